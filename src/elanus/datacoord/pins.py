@@ -23,6 +23,7 @@ from elanus.core.timestamps import Timestamp
 from elanus.datacoord.attempts import OWN
 from elanus.datacoord.context import DataContext
 from elanus.datacoord.snapshot_files import SnapshotFiles, segments_in
+from elanus.meta.cancellation import uncancellable
 from elanus.storage.port import ObjectMissing
 
 _EXPIRY_LOOK_S = 10.0
@@ -76,11 +77,16 @@ class Pins:
                 pin = replace(wanted, pin_id=pin_id, path=path)
                 async with self._lock:
                     self._check_name(pin)
-                    await self._state.put(pins=[pin])
+                    await self._keep(pin)
             finally:
                 self._attempts.close(pin_id)
-        self.start()
         return pin
+
+    @uncancellable
+    async def _keep(self, pin: Pin) -> None:
+        """Persist a pin and have it ended in time, even if the caller is cancelled between the two."""
+        await self._state.put(pins=[pin])
+        self.start()
 
     @contextmanager
     def keeping(self, files: frozenset[str]) -> Iterator[None]:
@@ -100,8 +106,7 @@ class Pins:
                     f"snapshot not found[snapshot={pin.name or pin.pin_id}]: it was dropped, or has expired"
                 )
             another = replace(wanted, pin_id=pin_id, path=pin.path, read_ts=pin.read_ts)
-            await self._state.put(pins=[another])
-        self.start()
+            await self._keep(another)
         return another
 
     def _check_name(self, pin: Pin) -> None:
@@ -121,8 +126,7 @@ class Pins:
             own = [p for p in self._state.pins() if (p.collection_id, p.feed) == (collection_id, name)]
             pin_id = own[0].pin_id if own else new_id
             expires_ms = self._clock.wall_ms() + lease_ms
-            await self._state.put(pins=[Pin(pin_id, collection_id, "", expires_ms, read_ts=since, feed=name)])
-        self.start()
+            await self._keep(Pin(pin_id, collection_id, "", expires_ms, read_ts=since, feed=name))
 
     async def release(self, pin_id: int) -> None:
         """End a pin. One that does not exist any more counts as released."""

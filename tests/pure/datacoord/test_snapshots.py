@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from compaction_bench import planned, start
@@ -22,6 +23,7 @@ from elanus.core.pins import Pin
 from elanus.core.segments import IndexFile, SegmentManifest
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import MAX_TIMESTAMP, Timestamp, minus_ms
+from elanus.datacoord.pins import Pins
 from elanus.storage.paths import PREFIXES
 from elanus.storage.snapshots import read_snapshot
 
@@ -209,6 +211,27 @@ async def test_a_pin_ends_with_its_lease(tmp_path: Path) -> None:
     await asyncio.sleep(11)
     assert coord.context.state.pins() == ()
     assert list(bench.store.list("snapshots")) == []
+    await coord.stop()
+
+
+async def test_a_pin_ends_though_its_caller_was_gone_when_it_was_persisted(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    state = coord.context.state
+    put = state.put
+
+    async def cancelled_amid(*records: Any, **named: Any) -> None:
+        call.cancel()
+        await put(*records, **named)
+
+    state.put = cancelled_amid  # type: ignore[method-assign]
+    call = asyncio.ensure_future(Pins(coord.context).keep_changes(CID, Timestamp(1), "copy", 60_000))
+    await asyncio.wait([call])
+    state.put = put  # type: ignore[method-assign]
+    assert call.cancelled()
+    assert len(state.pins()) == 1
+    await asyncio.sleep(80)
+    assert state.pins() == ()
     await coord.stop()
 
 
