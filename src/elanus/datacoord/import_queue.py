@@ -204,11 +204,16 @@ class ImportQueue:
         """Raises `ImportRefused` for an unknown task, `InvalidParameter` for one that has committed."""
         async with self._lock:
             task = self._task(task_id)
-            if task.state is ImportState.FAILED:
-                return
-            await self._state.put(imports=[failed(task, "cancelled", self._clock.wall_ms())])
-        self._interrupted.pop(task_id, None)
-        if (running := self._running.get(task_id)) is not None:
+            if task.state is not ImportState.FAILED:
+                await self._cancel(failed(task, "cancelled", self._clock.wall_ms()))
+
+    @uncancellable
+    async def _cancel(self, cancelled: ImportTask) -> None:
+        """Persist that a task is cancelled, and end its job. If the caller were gone between the two, the job
+        would go on to its end in vain, and keep others waiting."""
+        await self._state.put(imports=[cancelled])
+        self._interrupted.pop(cancelled.task_id, None)
+        if (running := self._running.get(cancelled.task_id)) is not None:
             running.call.cancel()
 
     def node_registered(self) -> None:

@@ -109,24 +109,6 @@ async def test_a_job_knows_whether_files_may_bring_automatic_keys(tmp_path: Path
     await coord.stop()
 
 
-async def test_a_task_whose_caller_is_gone_is_started_too(tmp_path: Path) -> None:
-    """A proxy that dies cancels its call, maybe when the task is persisted and not yet queued."""
-    left = []
-    for steps in range(12):
-        bench = Bench(tmp_path / str(steps))
-        coord = await bench.watched()
-        call = asyncio.ensure_future(coord.start_import(REQUEST))
-        for _ in range(steps):
-            await asyncio.sleep(0)
-        call.cancel()
-        await settle()
-        left.append([task.state for task in await coord.import_tasks(CID)])
-        await coord.stop()
-    assert [] in left
-    assert [S.STARTED] in left
-    assert [S.PENDING] not in left
-
-
 async def test_tasks_run_one_after_the_other_and_wait_for_a_node(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     coord = await bench.start()
