@@ -41,6 +41,9 @@ _FULL = replace(_BRIEF, import_clients=0, faults={_K.PCHANNEL_FULL: 4})
 _CLONING = replace(_BRIEF, clients=1, import_clients=0, clone_clients=2, faults={}, work_s=54.0)
 _CLUSTERING = replace(_BRIEF, import_clients=0, work_s=40.0, faults={_K.CHANNEL_SLOW: 10, _K.STORE_SLOW: 4})
 _REVOKING = replace(_BRIEF, import_clients=0, faults={_K.REVOKE_LEASE: 20, _K.LOG_SLOW: 30})
+_RARELY_WRITING = replace(
+    _REVOKING, clients=2, pause_s=2.0, work_s=54.0, faults={_K.REVOKE_LEASE: 80, _K.LOG_SLOW: 30}
+)
 _CALM = replace(_BRIEF, import_clients=0, faults={})
 PROFILES = {
     "late rule dropped": _PLAIN,
@@ -62,6 +65,7 @@ PROFILES = {
     "partly written acknowledged": _FULL,
     "refused write stays unfinished": _FULL,
     "counted out without a fence": _REVOKING,
+    "first append not confirmed": _RARELY_WRITING,
     "sealed for memory at once": _CALM,
     "references of clones ignored": _CLONING,
     "clone forgets the last deletes": _CLONING,
