@@ -87,11 +87,29 @@ OF_ALTERATIONS: Mapping[str, float] = {
     "search": 4,
 }
 """The operations of clients that alter collections, weighted by frequency."""
+WIDENED = "eta"
+"""A collection that gets a field, loses it, gets another of the same name, and so on."""
+WIDENED_SHARDS = 2
+OF_WIDENED: Mapping[str, float] = {
+    "insert": 20,
+    "upsert": 12,
+    "delete": 6,
+    "delete_where": 2,
+    "flush": 4,
+    "compact": 3,
+    "count": 5,
+    "query": 4,
+    "query_wide": 16,
+    "query_again": 3,
+    "search": 4,
+    "change_fields": 6,
+}
+"""The operations of clients of the collection whose fields change, weighted by frequency."""
 OF_IMPORTERS = ("import", "delete_imported")
 """Those that only clients that import have."""
 ADDED_OPERATIONS = (*OF_IMPORTERS, "insert_everywhere")
 """Those that no other client has."""
-RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop")
+RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop", "change_fields")
 """Operations after which a read waits for a load."""
 
 _IMPORTS = 0.3
@@ -102,6 +120,9 @@ _ALTERATION_SEED_MIN = 200
 """Earlier seeds have none, as with clusters."""
 _KEYED = 0.2
 _KEYED_SEED_MIN = 220
+"""As with alterations."""
+_WIDENED = 0.2
+_WIDENED_SEED_MIN = 240
 """As with alterations."""
 _CLUSTERS = 0.5
 _CLUSTER_SEED_MIN = 150
@@ -129,6 +150,10 @@ def has_alterations(seed: int) -> bool:
 
 def has_partition_key(seed: int) -> bool:
     return seed >= _KEYED_SEED_MIN and random.Random(f"{seed}/partition key").random() < _KEYED
+
+
+def has_changing_fields(seed: int) -> bool:
+    return seed >= _WIDENED_SEED_MIN and random.Random(f"{seed}/changing fields").random() < _WIDENED
 
 
 def clusters(seed: int) -> bool:

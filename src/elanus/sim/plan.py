@@ -21,10 +21,13 @@ from elanus.sim.client_plans import (
     OF_IMPORTS,
     OF_KEYED,
     OF_PARTITIONS,
+    OF_WIDENED,
     PARTITIONED,
     RELOADING,
+    WIDENED,
     clusters,
     has_alterations,
+    has_changing_fields,
     has_clones,
     has_imports,
     has_many_partitions,
@@ -199,7 +202,8 @@ class Profile:
     use the alias and switch it. ``auto_id_clients``: additional clients of the collection with automatic
     keys, in the seeds that have it. ``import_clients`` and ``partition_clients``: the same for imports and
     for the collection with many partitions; ``clone_clients``: for one that is cloned; ``altering_clients``:
-    for alterations; ``key_clients``: for the collection with a partition key. ``only_lags``: whether some
+    for alterations; ``key_clients``: for the collection with a partition key; ``widening_clients``: for the
+    one whose fields change. ``only_lags``: whether some
     seeds have lagging nodes only.
     """
 
@@ -211,6 +215,7 @@ class Profile:
     clone_clients: int = 1
     altering_clients: int = 1
     key_clients: int = 2
+    widening_clients: int = 3
     only_lags: bool = True
     work_s: float = 54.0
     pause_s: float = 0.72
@@ -307,8 +312,8 @@ def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
 
 
 def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Operation]:
-    """Draw the operations of imports, many partitions, clones, alterations and a partition key. ``first``:
-    the first client's number."""
+    """Draw the operations of imports, many partitions, clones, alterations, a partition key and changing
+    fields. ``first``: the first client's number."""
     work_s, pause_s = profile.work_s, 2 * profile.pause_s
     partitions = first + profile.import_clients
     if has_imports(seed):
@@ -329,12 +334,16 @@ def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Opera
     if has_partition_key(seed):
         for client in range(keyed, keyed + profile.key_clients):
             yield from operations_of_client(seed, client, OF_KEYED, (KEYED,), pause_s, work_s)
+    widening = keyed + profile.key_clients
+    if has_changing_fields(seed):
+        for client in range(widening, widening + profile.widening_clients):
+            yield from operations_of_client(seed, client, OF_WIDENED, (WIDENED,), pause_s, work_s)
 
 
 def collections_of(scenario: Scenario) -> tuple[str, ...]:
     """The collections that a scenario's run has."""
     used = {operation.collection for operation in scenario.operations}
-    return (*COLLECTIONS, *(name for name in (AUTO_IDS, PARTITIONED, CLONED, KEYED) if name in used))
+    return (*COLLECTIONS, *(name for name in (AUTO_IDS, PARTITIONED, CLONED, KEYED, WIDENED) if name in used))
 
 
 def _faults(seed: int, profile: Profile) -> Iterator[Fault]:

@@ -23,7 +23,7 @@ import structlog
 from elanus.core.invariants import InvariantBroken
 from elanus.sim.auto_ids import AutoIdClient
 from elanus.sim.chance import Chance
-from elanus.sim.client_plans import CLONED, OF_IMPORTERS, is_undisturbed
+from elanus.sim.client_plans import CLONED, OF_IMPORTERS, WIDENED, is_undisturbed
 from elanus.sim.clone_client import CloneClient
 from elanus.sim.disasters import Disasters
 from elanus.sim.import_client import ImportClient
@@ -36,6 +36,7 @@ from elanus.sim.quiescence import Rest
 from elanus.sim.scenario import FaultKind, Operation, Scenario
 from elanus.sim.system import System
 from elanus.sim.trace import Trace
+from elanus.sim.widening_client import WideningClient
 from elanus.sim.workload import Client
 
 _MEMORY_DIR = Path("/dev/shm")
@@ -154,7 +155,7 @@ class _Run:
         names = collections_of(scenario)
         kinds = {n: _client_of(operations) for n, operations in _by_client(scenario).items()}
         clients = {n: kinds[n](n, system, judge, self._chance.stream(f"client {n}")) for n in sorted(kinds)}
-        keeper = Client(-1, system, judge, self._chance.stream("keeper"))
+        keeper = WideningClient(-1, system, judge, self._chance.stream("keeper"))
         await system.start()
         for name in names:
             await keeper.set_up(name)
@@ -198,4 +199,6 @@ def _client_of(operations: Sequence[Operation]) -> type[Client]:
         return AutoIdClient
     if any(operation.collection == CLONED for operation in operations):
         return CloneClient
+    if any(operation.collection == WIDENED for operation in operations):
+        return WideningClient
     return ImportClient if any(operation.kind in OF_IMPORTERS for operation in operations) else Client
