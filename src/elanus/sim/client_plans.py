@@ -124,6 +124,12 @@ _KEYED_SEED_MIN = 220
 _WIDENED = 0.2
 _WIDENED_SEED_MIN = 240
 """As with alterations."""
+_REPLACEMENTS = 0.2
+_REPLACEMENT_SEED_MIN = 240
+"""As with alterations."""
+_REPLACED = 5.0
+"""How often, on average."""
+_BEHIND_MAX_S = 2.5
 _CLUSTERS = 0.5
 _CLUSTER_SEED_MIN = 150
 """Earlier seeds have none: the planted bugs are found in the schedules that they had before."""
@@ -154,6 +160,21 @@ def has_partition_key(seed: int) -> bool:
 
 def has_changing_fields(seed: int) -> bool:
     return seed >= _WIDENED_SEED_MIN and random.Random(f"{seed}/changing fields").random() < _WIDENED
+
+
+def has_replacements(seed: int) -> bool:
+    """Whether rootcoord is replaced without knowing it, while some of its callers do not know it either."""
+    return seed >= _REPLACEMENT_SEED_MIN and random.Random(f"{seed}/replacements").random() < _REPLACEMENTS
+
+
+def replacements(seed: int, callers: tuple[str, ...], first_s: float, work_s: float) -> Iterator[Fault]:
+    """Draw the moments, the callers that do not know it yet, and for how long."""
+    chance = random.Random(f"{seed}/moments of replacements")
+    at_s = first_s
+    while (at_s := at_s + chance.expovariate(_REPLACED / (work_s - first_s))) < work_s:
+        behind = sorted(chance.sample(callers, chance.randint(1, 2)))
+        amount = round(chance.uniform(0.2, _BEHIND_MAX_S), 6)
+        yield Fault(at_s, FaultKind.REPLACE_ROOT, "|".join(behind), amount)
 
 
 def clusters(seed: int) -> bool:

@@ -32,9 +32,11 @@ from elanus.sim.client_plans import (
     has_imports,
     has_many_partitions,
     has_partition_key,
+    has_replacements,
     lags,
     only_lags,
     operations_of_client,
+    replacements,
 )
 from elanus.sim.scenario import Fault, FaultKind, Operation, Scenario
 
@@ -204,7 +206,7 @@ class Profile:
     for the collection with many partitions; ``clone_clients``: for one that is cloned; ``altering_clients``:
     for alterations; ``key_clients``: for the collection with a partition key; ``widening_clients``: for the
     one whose fields change. ``only_lags``: whether some
-    seeds have lagging nodes only.
+    seeds have lagging nodes only; ``replaces``: whether in some rootcoord is replaced without knowing it.
     """
 
     clients: int = 4
@@ -217,12 +219,13 @@ class Profile:
     key_clients: int = 2
     widening_clients: int = 3
     only_lags: bool = True
+    replaces: bool = True
     work_s: float = 54.0
     pause_s: float = 0.72
     faults: Mapping[FaultKind, float] = field(default_factory=lambda: FAULTS)
 
 
-CALM = Profile(faults={}, only_lags=False)
+CALM = Profile(faults={}, only_lags=False, replaces=False)
 """A profile without faults."""
 USUAL = Profile()
 
@@ -232,7 +235,10 @@ def draw(seed: int, profile: Profile = USUAL) -> Scenario:
     operations = sorted(_operations(seed, profile), key=lambda o: (o.at_s, o.client))
     if clusters(seed):
         operations = [replace(o, kind="cluster") if o.kind == "compact" else o for o in operations]
-    faults = sorted(_faults(seed, profile), key=lambda f: (f.at_s, f.kind, f.target))
+    drawn = list(_faults(seed, profile))
+    if profile.replaces and has_replacements(seed):
+        drawn += replacements(seed, (*PROXIES, *COORDINATORS[1:]), _FIRST_FAULT_S, profile.work_s)
+    faults = sorted(drawn, key=lambda f: (f.at_s, f.kind, f.target))
     if profile.only_lags and only_lags(seed):
         operations = [operation for operation in operations if operation.kind not in RELOADING]
         faults = list(lags(seed, draw_reading(seed).query_nodes, _FIRST_FAULT_S, profile.work_s))

@@ -140,6 +140,8 @@ class _Run:
             self._reading,
         )
         system.log.is_fencing = any(f.kind is FaultKind.REVOKE_LEASE for f in self._scenario.faults)
+        replaced = any(f.kind is FaultKind.REPLACE_ROOT for f in self._scenario.faults)
+        system.network.has_remote_oracle = replaced
         course = asyncio.ensure_future(self._course(system))
         ends: list[asyncio.Future[None]] = [course, system.failure]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)

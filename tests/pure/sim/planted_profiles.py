@@ -35,6 +35,7 @@ _SLOW_IMPORTS = replace(_BRIEF, clients=1, work_s=54.0, faults={_K.STORE_SLOW: 6
 _PARTITIONED = replace(_BRIEF, clients=1, import_clients=0, partition_clients=3, faults={_K.RESTART: 2})
 _KEYED = replace(_BRIEF, clients=1, import_clients=0, key_clients=3, faults={_K.RESTART: 2})
 _WIDENING = replace(_BRIEF, clients=1, import_clients=0, faults={_K.RESTART: 2})
+_REPLACING = replace(_WIDENING, clients=3)
 _SLOW_OBJECTS = replace(_BRIEF, import_clients=0, work_s=54.0, faults={_K.STORE_SLOW: 25, _K.RESTART: 12})
 _ONLY_LAGS = replace(_BRIEF, import_clients=0, only_lags=True, work_s=54.0)
 _READ_OFTEN = replace(_ONLY_LAGS, clients=8, pause_s=0.3)
@@ -62,6 +63,7 @@ PROFILES = {
     "partition of another value": _KEYED,
     "values of the field before": _WIDENING,
     "schema changed under its old epoch": _WIDENING,
+    "replaced oracle believed": _REPLACING,
     "deletes looked up before the load": _SLOW_OBJECTS,
     "weak reads as of the newest node": _ONLY_LAGS,
     "weak reads sent to any replica": _READ_OFTEN,
