@@ -65,7 +65,7 @@ async def test_the_same_schema_again_changes_nothing(tmp_path: Path) -> None:
 
 
 async def test_a_change_that_arrives_after_a_later_one_is_refused(tmp_path: Path) -> None:
-    """Of a rootcoord that was replaced amid its change: rows with the later field would not fit any more."""
+    """A rootcoord that was replaced amid its change goes on: rows with the later field would not fit."""
     bench = Bench(tmp_path, collection())
     await bench.start()
     await bench.coord.watch_channels(bench.collections[0])

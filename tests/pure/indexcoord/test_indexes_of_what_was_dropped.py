@@ -80,7 +80,7 @@ async def test_indexes_of_the_fields_that_stay_are_kept(tmp_path: Path) -> None:
 
 
 async def test_a_late_change_of_the_schema_drops_no_index_of_a_later_field(tmp_path: Path) -> None:
-    """Of a rootcoord that was replaced amid its change: its successor has completed it, and made another."""
+    """A rootcoord that was replaced amid its change goes on with it, after its successor made another."""
     bench = Bench(tmp_path)
     coord = await bench.start()
     await bench.create()

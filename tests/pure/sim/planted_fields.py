@@ -34,7 +34,7 @@ def values_of_the_field_before(patch: pytest.MonkeyPatch) -> None:
 
 @_with_changing_fields
 def schema_changed_under_its_old_epoch(patch: pytest.MonkeyPatch) -> None:
-    """Owners of vchannels are not told of another schema, and what they write by the former one counts."""
+    """Owners of vchannels go on with the former schema, and what they write by it counts."""
 
     async def kept(self: Vchannels, collection_id: Any, schema: Any) -> None:
         async with self._lock:
