@@ -9,7 +9,8 @@ smaller one or none.
 
 Orders to nodes are fenced. Requests of coordinators to proxies are not: proxies forget cache entries or
 allocations, which they fetch again, and report their state. Calls between coordinators change nothing
-but metadata, which is fenced. A version that querycoord writes to a query channel is fenced by its number
+but metadata, which is fenced; those that write what the caller knows (a schema) compare it with what the
+active caller has. A version that querycoord writes to a query channel is fenced by its number
 (`elanus.querycoord.fleet`).
 
 A coordinator that has been replaced may still receive requests from clients that do not know its successor.

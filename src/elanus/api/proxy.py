@@ -41,8 +41,9 @@ class ProxyApi(Protocol):
     async def return_allocations(self, collection_id: CollectionID) -> Timestamp:
         """Forget all segment allocations of a collection; later writes request new ones.
 
-        Returns the timestamp of the oldest unfinished write of the collection, or 0: only writes from
-        there on may still bring rows for allocations made before.
+        Returns a timestamp that no write which has used one of them exceeds; 0 if any that is allocated now
+        is later. A root coordinator that was replaced may still answer the caller, with earlier ones than
+        those of its successor, which this proxy has.
         """
         ...
 

@@ -17,11 +17,21 @@ class Attempts:
         self._rootcoord = rootcoord
         self._clock = clock
         self._open = OpenAttempts(deadline_s)
+        self._highest = 0
+        """The highest id that rootcoord is known to have given."""
+        self._numbered: list[int] = []
+        """Of the attempts whose numbers are on their way: the highest id known before, which they exceed."""
 
     async def open(self, count: int, owner: int) -> int:
         """Open ``count`` attempts with consecutive numbers and return the first number. ``owner``: the epoch
         of the data node that makes the attempts, or `OWN`."""
-        first = await self._rootcoord.alloc_ids(count)
+        before = self._highest
+        self._numbered.append(before)
+        try:
+            first = await self._rootcoord.alloc_ids(count)
+        finally:
+            self._numbered.remove(before)
+        self._highest = max(self._highest, first + count - 1)
         for number in range(first, first + count):
             self._open.open(number, self._clock.monotonic_s(), owner)
         return first
@@ -38,6 +48,11 @@ class Attempts:
 
     def closed_below(self, fresh: int) -> int:
         """Return the number below which all attempts have ended: files with a lower number are never
-        committed. ``fresh``: an id allocated just now, which no attempt has."""
+        committed. ``fresh``: an id allocated just now, which no attempt has.
+
+        An attempt may have a number below it that is still on its way here.
+        """
         oldest = self._open.oldest(self._clock.monotonic_s())
-        return fresh if oldest is None else min(oldest, fresh)
+        closed = min([fresh, *(before + 1 for before in self._numbered)])
+        self._highest = max(self._highest, fresh)
+        return closed if oldest is None else min(oldest, closed)

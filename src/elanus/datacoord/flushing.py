@@ -22,7 +22,7 @@ from elanus.core.ids import CollectionID, SegmentID
 from elanus.core.nodes import Nodes
 from elanus.core.sealing import SealPolicy, may_flush, seal_cause
 from elanus.core.segments import SegmentInfo, SegmentState
-from elanus.core.timestamps import Timestamp
+from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.datacoord.flush_causes import CALLED, FlushCauses
 from elanus.datacoord.forced_flushes import ForcedFlushes
 from elanus.datacoord.segment_allocator import SegmentAllocator
@@ -83,9 +83,10 @@ class Flushing:
         self.forced.want(vchannels, max(flush_ts, sealed_at), CALLED)
 
     async def _seal(self, collection_id: CollectionID, growing: list[SegmentInfo]) -> Timestamp:
-        returned = await self._return_allocations(collection_id)
+        used_until = await self._return_allocations(collection_id)
         sealed_at = await self._rootcoord.alloc_timestamp(1)
-        if returned:
+        if used_until is not None:
+            sealed_at = max(sealed_at, used_until)
             self._allocator.returned(collection_id)
         else:
             sealed_at = max(sealed_at, *(s.last_expire for s in growing))
@@ -94,9 +95,9 @@ class Flushing:
         await self._state.put([_sealed(s, sealed_at) for s in growing])
         return sealed_at
 
-    async def _return_allocations(self, collection_id: CollectionID) -> bool:
-        """Whether every proxy has returned its allocations. Waits no longer than they would take to
-        expire.
+    async def _return_allocations(self, collection_id: CollectionID) -> Timestamp | None:
+        """Return a timestamp that no write with the allocations exceeds, or 0, as the proxies do; None if not
+        every one has returned its allocations. Waits no longer than they would take to expire.
 
         A proxy without a session is not asked. It may not know yet that its session has ended (revoked by
         hand, or the machine was suspended with its clock) and still write to the segments, so the log must
@@ -106,12 +107,13 @@ class Flushing:
         try:
             async with asyncio.timeout(_RETURN_WAIT_S):
                 await self._proxies.refresh()
-                await asyncio.gather(*(p.return_allocations(collection_id) for p in self._proxies.values()))
+                returns = (p.return_allocations(collection_id) for p in self._proxies.values())
+                used_until = max(await asyncio.gather(*returns), default=NO_TIMESTAMP)
                 await self._rootcoord.fence_gone(tuple(sorted(pchannels)))
         except (ElanusError, TimeoutError) as error:
             _log.warning("allocations not returned; waiting for their expiry", error=str(error))
-            return False
-        return True
+            return None
+        return used_until
 
     async def seal_by_policy(self, ticks: Mapping[str, DataNodeTick]) -> None:
         """Seal full, old and idle segments of the vchannels that have reported."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from elanus.api.fencing import while_active
 from elanus.api.snapshots import DroppedCollection
 from elanus.core.catalog import Collection
-from elanus.core.errors import CollectionNotFound
+from elanus.core.errors import CollectionNotFound, CoordinatorReplaced
 from elanus.core.ids import CollectionID, NodeID, PartitionID
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import IndexFile
@@ -78,6 +78,14 @@ class Vchannels:
         """Persist the schema with a new epoch: the owners begin again from the checkpoints, and commits of
         jobs that have the former schema are refused."""
         async with self._lock:
+            # The call may arrive late, or come from a rootcoord that was replaced amid the change: a later
+            # change may have been made since.
+            found = await self._rootcoord.collection_by_id(collection_id)
+            if schema != found.readers_schema:
+                raise CoordinatorReplaced(
+                    f"collection {collection_id} is to have another schema by now: this change of its schema "
+                    "is over"
+                )
             changed = [
                 replace(v, schema=schema)
                 for v in self._state.vchannels_of(collection_id)

@@ -26,7 +26,7 @@ from elanus.api.rootcoord import RootCoordApi
 from elanus.core.catalog import Index
 from elanus.core.change import Changes
 from elanus.core.clock import Clock
-from elanus.core.errors import FieldNotFound, IndexConflict, IndexNotFound
+from elanus.core.errors import CoordinatorReplaced, FieldNotFound, IndexConflict, IndexNotFound
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
 from elanus.core.index_properties import altered, without_properties
 from elanus.core.lease import Lease
@@ -156,6 +156,11 @@ class IndexCoord:
             others = [i for i in self._state.indexes(collection_id) if i.field_id not in fields]
             if not others:
                 return
+            found = await self._rootcoord.collection_by_id(collection_id)
+            if found.readers_schema.by_id.keys() != set(fields):  # the call is late; see datacoord
+                raise CoordinatorReplaced(
+                    f"collection {collection_id} has other fields by now: this change of its schema is over"
+                )
             notifications = await self._begin_change(collection_id, self._remove(others))
         await self._invalidations.confirmed(notifications)
 

@@ -1,8 +1,9 @@
 """Changes of a collection that keep its id: of its fields and functions, and the removal of all rows.
 
-A change after which rows cannot be read with the former schema is recorded before it begins
-(`elanus.core.catalog.Collection.becoming`). A crash or an error between the steps leaves readers that have
-the new schema and proxies that have the former; the next tidying completes the change.
+A change that readers take part in is recorded before it begins (`elanus.core.catalog.Collection.becoming`).
+A crash or an error between the steps leaves readers that have the new schema and proxies that have the
+former; the next tidying completes the change. Without the record, files could hold the column of a field that
+was never added, and another field of that name would find it there.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class SchemaChanges:
         """Readers get the field before any row can have it: see `elanus.core.added_fields`."""
         async with self._definitions.lock:
             found = await self._completion.settled(database, name)
-            await self._widen(found, with_added_field(found.schema, field))
+            await self._change_schema(found, with_added_field(found.schema, field))
 
     async def add_struct(
         self, database: str, name: str, struct: StructSchema, members: tuple[FieldSchema, ...]
@@ -69,12 +70,7 @@ class SchemaChanges:
         """As `add_field`, for all arrays of a struct array at once."""
         async with self._definitions.lock:
             found = await self._completion.settled(database, name)
-            await self._widen(found, with_added_struct(found.schema, struct, members))
-
-    async def _widen(self, found: Collection, schema: CollectionSchema) -> None:
-        await self._others.data.change_schema(found.collection_id, schema)
-        await self._others.query.reload(found.collection_id)
-        await self._definitions.change(found.with_schema(schema, self._definitions.oracle.allocate()))
+            await self._change_schema(found, with_added_struct(found.schema, struct, members))
 
     async def add_function(
         self,

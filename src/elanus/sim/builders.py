@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +37,7 @@ from elanus.proxy.fanout.client import FanOut
 from elanus.proxy.role.admission import Admission
 from elanus.proxy.role.measures import NoMeasures
 from elanus.proxy.role.proxy import Coordinators, Proxy
-from elanus.proxy.role.stamps import OwnStamps
+from elanus.proxy.role.stamps import OwnStamps, RemoteStamps, Stamps
 from elanus.querycoord.coord import QueryCoord
 from elanus.querycoord.fleet import ChannelFleet, OneNode
 from elanus.querycoord.loader import QueryDependencies
@@ -58,7 +58,7 @@ from elanus.sim.incarnation import Life
 from elanus.sim.log import SimLog
 from elanus.sim.loop import VirtualClock
 from elanus.sim.mirrors import MirroredReads, SimMirror, mirror_id, mirror_of
-from elanus.sim.net import Handle, client
+from elanus.sim.net import Handle, Network, client
 from elanus.sim.pipeline import Jobs, PipelineProcess, Sweeps
 from elanus.sim.plan import MIRROR, PCHANNELS, PIPELINES, PROXIES, QUERY_NODES, Reading
 from elanus.sim.policies import (
@@ -95,6 +95,7 @@ class SimDependencies:
     compacts: bool
     clocks: Mapping[str, VirtualClock]
     handles: Mapping[str, Handle]
+    network: Network
     log: SimLog
     meta: SimMeta
     channels: SimChannels
@@ -131,6 +132,20 @@ class Berth:
     def joined(self) -> Session:
         assert self.session is not None, f"{self.life.name} has no session"
         return self.session
+
+
+class CalledStamps(RemoteStamps):
+    """Writes and reports get their stamps by calls. Reads, whose threads must not wait, take ``own`` ones."""
+
+    def __init__(self, allocate: Callable[[int], Awaitable[Timestamp]], own: Callable[[], Timestamp]) -> None:
+        super().__init__(allocate, READ_TIMEOUT_S)
+        self._own = own
+
+    def now(self) -> Timestamp:
+        return self._own()
+
+    def about_now(self) -> Timestamp:
+        return self._own()
 
 
 class SimBuilders:
@@ -286,7 +301,7 @@ class SimBuilders:
             needs.coordinators(berth.life),
             self._fan_out(berth) if needs.reading.is_cluster else self._reads_in_process(berth),
             self._appender(berth),
-            OwnStamps(needs.stamp),
+            self._stamps(berth),
             needs.offload,
             proxy_policy(needs.density),
             NoMeasures(),
@@ -296,6 +311,12 @@ class SimBuilders:
         proxy.admission = Admission(lambda _: EVERYTHING, {}, lambda: 1, needs.turns.now_s)
         self.verbs[berth.life.role] = ClientVerbs(proxy, berth.life, needs.turns)
         return proxy
+
+    def _stamps(self, berth: Berth) -> Stamps:
+        needs = self._needs
+        if not needs.network.has_remote_oracle:
+            return OwnStamps(needs.stamp)
+        return CalledStamps(needs.coordinators(berth.life).root.alloc_timestamp, needs.stamp)
 
     def _appender(self, berth: Berth) -> Appender:
         log = self._needs.log.handle(berth.life)

@@ -18,6 +18,8 @@ from elanus.sim.client_plans import (
     PARTITIONED,
     PARTITIONED_SHARDS,
     PARTITIONS,
+    WIDENED,
+    WIDENED_SHARDS,
 )
 from elanus.sim.plan import AUTO_IDS, AUTO_IDS_SHARDS, COLLECTIONS
 from elanus.sim.truth import KEY, VALUE
@@ -29,8 +31,11 @@ SHARDS = {
     PARTITIONED: PARTITIONED_SHARDS,
     CLONED: CLONED_SHARDS,
     KEYED: KEYED_SHARDS,
+    WIDENED: WIDENED_SHARDS,
 }
 KEYS = 400
+EXTRA = "extra"
+"""The field that comes and goes in `WIDENED`."""
 _MORE = {"beta": "weight"}
 """A column that only one of the collections has, so that rows of one do not fit the other."""
 _BY_VECTOR = ("beta", KEYED)
@@ -68,11 +73,19 @@ def schema_of(name: str) -> CollectionSchema:
     return CollectionSchema(name, tuple(fields))
 
 
+def extra_value(value: int, field_id: FieldID) -> int:
+    """Return what a row with this value has in the extra field: it says which of the fields of that name."""
+    return 1000 * value + field_id
+
+
 def rows_of(keys: list[int], values: list[int], of: CollectionSchema) -> pa.RecordBatch:
     """Rows of a collection of `schema_of`."""
     vectors = np.array([[value, key] for key, value in zip(keys, values, strict=True)], dtype=np.float32)
     schema = of.arrow_schema
     flat = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), type=schema.field("vector").type)
     known = {KEY: pa.array(keys, pa.int64()), VALUE: pa.array(values, pa.int64()), "vector": flat}
+    if EXTRA in of.by_name:
+        field_id = of.field(EXTRA).field_id
+        known[EXTRA] = pa.array([extra_value(value, field_id) for value in values], pa.int64())
     columns = [known.get(name, known[VALUE]) for name in schema.names]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -87,11 +87,29 @@ OF_ALTERATIONS: Mapping[str, float] = {
     "search": 4,
 }
 """The operations of clients that alter collections, weighted by frequency."""
+WIDENED = "eta"
+"""A collection that gets a field, loses it, gets another of the same name, and so on."""
+WIDENED_SHARDS = 2
+OF_WIDENED: Mapping[str, float] = {
+    "insert": 20,
+    "upsert": 12,
+    "delete": 6,
+    "delete_where": 2,
+    "flush": 4,
+    "compact": 3,
+    "count": 5,
+    "query": 4,
+    "query_wide": 16,
+    "query_again": 3,
+    "search": 4,
+    "change_fields": 6,
+}
+"""The operations of clients of the collection whose fields change, weighted by frequency."""
 OF_IMPORTERS = ("import", "delete_imported")
 """Those that only clients that import have."""
 ADDED_OPERATIONS = (*OF_IMPORTERS, "insert_everywhere")
 """Those that no other client has."""
-RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop")
+RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop", "change_fields")
 """Operations after which a read waits for a load."""
 
 _IMPORTS = 0.3
@@ -103,6 +121,15 @@ _ALTERATION_SEED_MIN = 200
 _KEYED = 0.2
 _KEYED_SEED_MIN = 220
 """As with alterations."""
+_WIDENED = 0.2
+_WIDENED_SEED_MIN = 240
+"""As with alterations."""
+_REPLACEMENTS = 0.2
+_REPLACEMENT_SEED_MIN = 240
+"""As with alterations."""
+_REPLACED = 5.0
+"""How often, on average."""
+_BEHIND_MAX_S = 2.5
 _CLUSTERS = 0.5
 _CLUSTER_SEED_MIN = 150
 """Earlier seeds have none: the planted bugs are found in the schedules that they had before."""
@@ -129,6 +156,25 @@ def has_alterations(seed: int) -> bool:
 
 def has_partition_key(seed: int) -> bool:
     return seed >= _KEYED_SEED_MIN and random.Random(f"{seed}/partition key").random() < _KEYED
+
+
+def has_changing_fields(seed: int) -> bool:
+    return seed >= _WIDENED_SEED_MIN and random.Random(f"{seed}/changing fields").random() < _WIDENED
+
+
+def has_replacements(seed: int) -> bool:
+    """Whether rootcoord is replaced without knowing it, while some of its callers do not know it either."""
+    return seed >= _REPLACEMENT_SEED_MIN and random.Random(f"{seed}/replacements").random() < _REPLACEMENTS
+
+
+def replacements(seed: int, callers: tuple[str, ...], first_s: float, work_s: float) -> Iterator[Fault]:
+    """Draw the moments, the callers that do not know it yet, and for how long."""
+    chance = random.Random(f"{seed}/moments of replacements")
+    at_s = first_s
+    while (at_s := at_s + chance.expovariate(_REPLACED / (work_s - first_s))) < work_s:
+        behind = sorted(chance.sample(callers, chance.randint(1, 2)))
+        amount = round(chance.uniform(0.2, _BEHIND_MAX_S), 6)
+        yield Fault(at_s, FaultKind.REPLACE_ROOT, "|".join(behind), amount)
 
 
 def clusters(seed: int) -> bool:

@@ -47,6 +47,8 @@ class Disasters:
                 system.network.part(frozenset(target.split("|")), fault.amount)
             case FaultKind.REVOKE_LEASE:
                 system.revoke(target)
+            case FaultKind.REPLACE_ROOT:
+                system.replace_root(fault.target.split("|"), fault.amount)
             case FaultKind.CHANNELS_LOST:
                 system.channels.lose()
             case FaultKind.PCHANNEL_FULL:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from elanus.core.channels import pchannel_of
 from elanus.core.consistency import ConsistencyLevel
-from elanus.core.ids import CollectionID, PartitionID
+from elanus.core.ids import CollectionID, FieldID, PartitionID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.time_to_live import TTL_PROPERTY
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, before, minus_ms
@@ -66,6 +66,8 @@ class Judge:
         self.imports = imports
         self.aliases = AliasMeanings()
         self.upserts = UpsertPairs()
+        self.extra_fields: dict[tuple[CollectionID, int], FieldID] = {}
+        """By collection and value, of acknowledged rows: which extra field they were written with."""
         self._writes: list[Acknowledged] = []
         self._stamps: set[Timestamp] = set()
         self._newest: dict[CollectionID, Timestamp] = {}

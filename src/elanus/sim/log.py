@@ -4,6 +4,10 @@ Appends to a pchannel become visible in the order they were made, each after a w
 still waits for them. A power loss destroys whatever was not required to be durable and everything in flight.
 Every entry that becomes visible is shown to an observer: the truth about the run is the content of the log,
 read by separate rules (`elanus.sim.truth`).
+
+A log that takes fences is as strict as that of a cluster (`elanus.log.jetstream.writer`): a fence concerns
+the writers that have a message in the pchannel, so one that has none puts an opening there and then confirms
+its session, before its first append and after a trim.
 """
 
 from __future__ import annotations
@@ -21,6 +25,7 @@ from elanus.sim.incarnation import Life, working_for
 from elanus.sim.scenario import FaultKind
 
 _ARRIVES, _STRAGGLES = 0.3, 0.8
+_COUNTED_OUT = "the others have counted this node out"
 _STRAGGLES_FOR_S = 2.0
 _USUAL_S = 0.003
 Observer = Callable[[str, LogEntry], None]
@@ -35,6 +40,18 @@ class _Tape(MemoryLog):
     def cut(self, pchannel: str, end: Position) -> None:
         """Remove everything from this position on."""
         self._stream(pchannel).cut(end)
+
+
+class _NotOpen(Exception):
+    """No fence would follow a message of the writer: there is none, or it is trimmed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Last:
+    """A writer's last message in a pchannel, which may be an opening or a fence."""
+
+    position: Position
+    is_fence: bool = False
 
 
 @dataclass(slots=True)
@@ -66,8 +83,9 @@ class SimLog:
         self._outages = 0
         self.is_fencing = False
         """Whether it can refuse a writer, as that of a cluster; otherwise leases and clocks alone count."""
-        self.writers: set[NodeID] = set()
-        self._fenced: set[tuple[str, NodeID | None]] = set()
+        self._opening_delays = chance.delays("log openings", _USUAL_S)
+        self._last: dict[str, dict[NodeID, _Last]] = {}
+        """By pchannel, of the writers that can be fenced."""
 
     def handle(self, life: Life) -> LogHandle:
         return FencingHandle(self, life) if self.is_fencing else LogHandle(self, life)
@@ -125,7 +143,28 @@ class SimLog:
 
     async def fence(self, pchannel: str, is_gone: Callable[[NodeID], bool]) -> None:
         await asyncio.sleep(self._delay_s())
-        self._fenced.update((pchannel, writer) for writer in self.writers if is_gone(writer))
+        last = self._last.setdefault(pchannel, {})
+        fences = {w: _Last(self._tape.end(pchannel), True) for w in last if is_gone(w)}
+        last.update({w: fence for w, fence in fences.items() if not last[w].is_fence})
+
+    def is_open(self, pchannel: str, writer: NodeID) -> bool:
+        """Whether the writer has a message in the pchannel, or a fence is there in its place."""
+        return writer in self._last.get(pchannel, {})
+
+    async def open(self, pchannel: str, writer: NodeID) -> None:
+        """Put an opening, which a fence can follow. Raises `NoSession` for a fence, and `DiskFull`."""
+        await asyncio.sleep(self._opening_delays.next_s())
+        if self.is_full(pchannel):
+            raise DiskFull(f"no room left while writing pchannel {pchannel}; free disk space, then retry")
+        last = self._last.setdefault(pchannel, {})
+        if writer in last and last[writer].is_fence:
+            raise NoSession(_COUNTED_OUT)
+        last[writer] = _Last(self._tape.end(pchannel))
+
+    async def trim(self, pchannel: str, before: Position) -> None:
+        await self._tape.trim(pchannel, before)
+        last = self._last.get(pchannel, {})
+        self._last[pchannel] = {w: message for w, message in last.items() if message.position >= before}
 
     async def append(
         self,
@@ -157,9 +196,10 @@ class SimLog:
             append = queue.pop(0)
             if append.life.is_stopped and not append.straggles and self._leaves_late(pchannel, append):
                 continue
-            if (pchannel, append.writer) in self._fenced:
+            refusal = self._refusal(pchannel, append.writer)
+            if refusal is not None:
                 if not append.done.done():
-                    append.done.set_exception(NoSession("the others have counted this node out"))
+                    append.done.set_exception(refusal)
                     append.done.exception()  # there may be nobody who waits for it
                 continue
             positions: list[Position] = []
@@ -168,9 +208,19 @@ class SimLog:
                 self._observe(pchannel, self._tape.last(pchannel))
             if append.durable:
                 self._durable[pchannel] = self._tape.end(pchannel)
+            if append.writer is not None and positions:
+                self._last[pchannel][append.writer] = _Last(positions[-1])
             if not append.done.done():
                 append.done.set_result(positions)
         del self._writers[pchannel]
+
+    def _refusal(self, pchannel: str, writer: NodeID | None) -> Exception | None:
+        if writer is None:
+            return None
+        last = self._last.get(pchannel, {}).get(writer)
+        if last is None:
+            return _NotOpen()
+        return NoSession(_COUNTED_OUT) if last.is_fence else None
 
     def _delay_s(self) -> float:
         slow = self._chance.meets(FaultKind.LOG_SLOW)
@@ -209,19 +259,18 @@ class SimLog:
 
 
 class LogHandle:
-    """`elanus.log.port.Log` for one life. ``writer``: the node that appends, if it can be fenced."""
+    """`elanus.log.port.Log` for one life."""
 
-    def __init__(self, log: SimLog, life: Life, writer: NodeID | None = None) -> None:
+    def __init__(self, log: SimLog, life: Life) -> None:
         self._log = log
         self._life = life
-        self._writer = writer
 
     async def append(
         self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
     ) -> Sequence[Position]:
         if self._life.is_held:
             await self._life.gate()
-        positions = await self._log.append(self._life, pchannel, entries, durable, self._writer)
+        positions = await self._log.append(self._life, pchannel, entries, durable)
         if self._life.is_held:
             await self._life.gate()
         return positions
@@ -250,7 +299,7 @@ class LogHandle:
     async def trim(self, pchannel: str, before: Position) -> None:
         if self._life.is_held:
             await self._life.gate()
-        await self._log.tape.trim(pchannel, before)
+        await self._log.trim(pchannel, before)
 
     def pchannels(self) -> Sequence[str]:
         return self._log.tape.pchannels()
@@ -266,14 +315,50 @@ class FencingHandle(LogHandle):
     """`elanus.log.port.FencingLog` for one life."""
 
     def appender(self, writer: NodeID, confirm: Callable[[], Awaitable[None]]) -> Appender:
-        """No fence is ever trimmed here, so nothing needs to be confirmed."""
-        self._log.writers.add(writer)
-        return LogHandle(self._log, self._life, writer)
+        return _FencedAppender(self._log, self._life, writer, confirm)
 
     async def fence(self, pchannel: str, is_gone: Callable[[NodeID], bool]) -> None:
         if self._life.is_held:
             await self._life.gate()
         await self._log.fence(pchannel, is_gone)
+
+
+class _FencedAppender:
+    """The appends of one writer, one after the other on each pchannel."""
+
+    def __init__(
+        self, log: SimLog, life: Life, writer: NodeID, confirm: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._log = log
+        self._life = life
+        self._writer = writer
+        self._confirm = confirm
+        self._turns: dict[str, asyncio.Lock] = {}
+        self._confirmed: set[str] = set()
+
+    async def append(
+        self, pchannel: str, entries: Sequence[NewEntry], *, durable: bool = True
+    ) -> Sequence[Position]:
+        async with self._turns.setdefault(pchannel, asyncio.Lock()):
+            while True:
+                if self._life.is_held:
+                    await self._life.gate()
+                try:
+                    await self._open(pchannel)
+                    positions = await self._log.append(self._life, pchannel, entries, durable, self._writer)
+                except _NotOpen:
+                    continue  # trimmed meanwhile
+                if self._life.is_held:
+                    await self._life.gate()
+                return positions
+
+    async def _open(self, pchannel: str) -> None:
+        if not self._log.is_open(pchannel, self._writer):
+            self._confirmed.discard(pchannel)
+            await self._log.open(pchannel, self._writer)
+        if pchannel not in self._confirmed:
+            await self._confirm()
+            self._confirmed.add(pchannel)
 
 
 class _Reader:

@@ -68,6 +68,8 @@ class Network:
         self._lies_in_wait = chance.lies_in_wait
         self._delays = chance.delays("network", _USUAL_S)
         self._parted: dict[frozenset[str], float] = {}
+        self.has_remote_oracle = False
+        """Whether proxies request their timestamps by calls, as in a cluster."""
 
     def part(self, roles: frozenset[str], seconds: float) -> None:
         """Partition the two roles: no call between them arrives for this many seconds."""
@@ -142,10 +144,11 @@ class Network:
 class _Call:
     """One pending call. Its caller waits for ``answer``; ``running`` carries it out.
 
-    ``life``: the callee's, once there is one; ``meant_for``: the session that the callee must have.
+    ``life``: the callee's, once there is one; ``meant_for``: the session that the callee must have;
+    ``caller``: the caller's role.
     """
 
-    __slots__ = ("answer", "life", "meant_for", "method", "running", "work")
+    __slots__ = ("answer", "caller", "life", "meant_for", "method", "running", "work")
 
     def __init__(
         self,
@@ -153,7 +156,9 @@ class _Call:
         work: Callable[[Any], Awaitable[Any]],
         answer: asyncio.Future[Any],
         meant_for: NodeID | None,
+        caller: str = "",
     ) -> None:
+        self.caller = caller
         self.meant_for = meant_for
         self.method = method
         self.work = work
@@ -186,6 +191,9 @@ class Handle:
         self._instance: object | None = None
         self._life: Life | None = None
         self._node_id: NodeID | None = None
+        self._former: tuple[object, Life] | None = None
+        self._behind: frozenset[str] = frozenset()
+        self._behind_until_s = 0.0
         self._up = asyncio.Event()
         self._calls: dict[_Call, None] = {}
         self._late: list[asyncio.Task[None]] = []
@@ -207,6 +215,21 @@ class Handle:
         if self._life is not None and not self._life.is_over:
             for call in tuple(self._calls):
                 call.call_off()
+
+    def replace(self, behind: frozenset[str], seconds: float) -> None:
+        """Have the instance replaced while it goes on: for a while these callers do not know of another."""
+        if self._instance is not None and self._life is not None:
+            self._former = (self._instance, self._life)
+        self._instance, self._behind = None, behind
+        self._behind_until_s = self._loop.time() + seconds
+        self._up.clear()
+
+    def _known_to(self, caller: str) -> tuple[object | None, Life | None]:
+        """Return the instance that calls of this role reach."""
+        is_behind = caller in self._behind and self._loop.time() < self._behind_until_s
+        if is_behind and self._former is not None and not self._former[1].is_over:
+            return self._former
+        return self._instance, self._life
 
     def _life_ended(self, life: Life, _: asyncio.Future[None]) -> None:
         for call in self._calls:
@@ -230,7 +253,7 @@ class Handle:
         if caller.is_held:
             await caller.gate()
         network = self._network
-        call = _Call(what, work, self._loop.create_future(), meant_for)
+        call = _Call(what, work, self._loop.create_future(), meant_for, caller.role)
         self._loop.call_later(network.call_delay_s(what), self._arrive, call, caller)
         try:
             answer: T = await call.answer
@@ -275,7 +298,7 @@ class Handle:
         ``struck_caller``: the caller, if a fault may kill it or the callee meanwhile; None: no such fault.
         """
         try:
-            instance, life = self._instance, self._life
+            instance, life = self._known_to(call.caller)
             if instance is None or life is None or life.is_over:
                 instance, life = await self._current()
             if call.meant_for is not None and self._node_id != call.meant_for:

@@ -21,17 +21,22 @@ from elanus.sim.client_plans import (
     OF_IMPORTS,
     OF_KEYED,
     OF_PARTITIONS,
+    OF_WIDENED,
     PARTITIONED,
     RELOADING,
+    WIDENED,
     clusters,
     has_alterations,
+    has_changing_fields,
     has_clones,
     has_imports,
     has_many_partitions,
     has_partition_key,
+    has_replacements,
     lags,
     only_lags,
     operations_of_client,
+    replacements,
 )
 from elanus.sim.scenario import Fault, FaultKind, Operation, Scenario
 
@@ -199,8 +204,9 @@ class Profile:
     use the alias and switch it. ``auto_id_clients``: additional clients of the collection with automatic
     keys, in the seeds that have it. ``import_clients`` and ``partition_clients``: the same for imports and
     for the collection with many partitions; ``clone_clients``: for one that is cloned; ``altering_clients``:
-    for alterations; ``key_clients``: for the collection with a partition key. ``only_lags``: whether some
-    seeds have lagging nodes only.
+    for alterations; ``key_clients``: for the collection with a partition key; ``widening_clients``: for the
+    one whose fields change. ``only_lags``: whether some
+    seeds have lagging nodes only; ``replaces``: whether in some rootcoord is replaced without knowing it.
     """
 
     clients: int = 4
@@ -211,13 +217,15 @@ class Profile:
     clone_clients: int = 1
     altering_clients: int = 1
     key_clients: int = 2
+    widening_clients: int = 3
     only_lags: bool = True
+    replaces: bool = True
     work_s: float = 54.0
     pause_s: float = 0.72
     faults: Mapping[FaultKind, float] = field(default_factory=lambda: FAULTS)
 
 
-CALM = Profile(faults={}, only_lags=False)
+CALM = Profile(faults={}, only_lags=False, replaces=False)
 """A profile without faults."""
 USUAL = Profile()
 
@@ -227,7 +235,10 @@ def draw(seed: int, profile: Profile = USUAL) -> Scenario:
     operations = sorted(_operations(seed, profile), key=lambda o: (o.at_s, o.client))
     if clusters(seed):
         operations = [replace(o, kind="cluster") if o.kind == "compact" else o for o in operations]
-    faults = sorted(_faults(seed, profile), key=lambda f: (f.at_s, f.kind, f.target))
+    drawn = list(_faults(seed, profile))
+    if profile.replaces and has_replacements(seed):
+        drawn += replacements(seed, (*PROXIES, *COORDINATORS[1:]), _FIRST_FAULT_S, profile.work_s)
+    faults = sorted(drawn, key=lambda f: (f.at_s, f.kind, f.target))
     if profile.only_lags and only_lags(seed):
         operations = [operation for operation in operations if operation.kind not in RELOADING]
         faults = list(lags(seed, draw_reading(seed).query_nodes, _FIRST_FAULT_S, profile.work_s))
@@ -307,8 +318,8 @@ def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
 
 
 def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Operation]:
-    """Draw the operations of imports, many partitions, clones, alterations and a partition key. ``first``:
-    the first client's number."""
+    """Draw the operations of imports, many partitions, clones, alterations, a partition key and changing
+    fields. ``first``: the first client's number."""
     work_s, pause_s = profile.work_s, 2 * profile.pause_s
     partitions = first + profile.import_clients
     if has_imports(seed):
@@ -329,12 +340,16 @@ def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Opera
     if has_partition_key(seed):
         for client in range(keyed, keyed + profile.key_clients):
             yield from operations_of_client(seed, client, OF_KEYED, (KEYED,), pause_s, work_s)
+    widening = keyed + profile.key_clients
+    if has_changing_fields(seed):
+        for client in range(widening, widening + profile.widening_clients):
+            yield from operations_of_client(seed, client, OF_WIDENED, (WIDENED,), pause_s, work_s)
 
 
 def collections_of(scenario: Scenario) -> tuple[str, ...]:
     """The collections that a scenario's run has."""
     used = {operation.collection for operation in scenario.operations}
-    return (*COLLECTIONS, *(name for name in (AUTO_IDS, PARTITIONED, CLONED, KEYED) if name in used))
+    return (*COLLECTIONS, *(name for name in (AUTO_IDS, PARTITIONED, CLONED, KEYED, WIDENED) if name in used))
 
 
 def _faults(seed: int, profile: Profile) -> Iterator[Fault]:

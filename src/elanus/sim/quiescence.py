@@ -13,6 +13,7 @@ from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID
 from elanus.core.invariants import InvariantBroken
 from elanus.core.segments import SegmentInfo, SegmentState
+from elanus.sim.client_plans import WIDENED
 from elanus.sim.files import check_files
 from elanus.sim.judge import Judge
 from elanus.sim.system import System
@@ -62,7 +63,7 @@ class Rest:
 
     async def _read_all(self) -> None:
         for name in self._collections:
-            for kind in ("count", "query", "search"):
+            for kind in ("count", "query", "search", *(("query_wide",) if name == WIDENED else ())):
                 await self._in_time(f"{kind} of {name} is answered", self._succeeding(kind, name))
 
     async def _succeeding(self, kind: str, name: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 from elanus.core.catalog import Collection, Index
 from elanus.core.channels import pchannel_of
 from elanus.core.compaction import CompactionPlan, CompactionState
-from elanus.core.ids import BuildID, CollectionID, PartitionID, SegmentID
+from elanus.core.ids import BuildID, CollectionID, FieldID, PartitionID, SegmentID
 from elanus.core.imports import ImportTask
 from elanus.core.invariants import InvariantBroken
 from elanus.core.partition_keys import key_partitions
@@ -59,8 +59,12 @@ class Records:
         self.builds: dict[BuildID, Build] = {}
         self.indexed: set[CollectionID] = set()
         """The collections that have an index: none ever loses it here."""
-        self.columns: dict[CollectionID, list[str]] = {}
-        """The columns of every collection that ever existed."""
+        self.columns: dict[CollectionID, list[list[str]]] = {}
+        """The columns that every collection has had, of each of its schemas once."""
+        self.schema_changes: dict[CollectionID, int] = {}
+        """How often the fields of each collection have begun, or ceased, to change."""
+        self.fields: dict[CollectionID, tuple[FieldID, ...] | None] = {}
+        """The fields of each collection, while they do not change."""
         self.key_partitions: dict[CollectionID, tuple[PartitionID, ...]] = {}
         """The partitions that the key of a collection with a partition key selects from, in their order."""
         self.vchannels_of: dict[CollectionID, tuple[str, ...]] = {}
@@ -97,7 +101,7 @@ class Records:
             self._segment(msgspec.json.decode(operation.value, type=SegmentInfo))
         elif operation.key.startswith(_COLLECTIONS):
             collection = msgspec.json.decode(operation.value, type=Collection)
-            self.columns[collection.collection_id] = [f.name for f in collection.schema.fields]
+            self._schema(collection)
             if collection.schema.partition_key is not None:
                 partitions = {p.name: p.partition_id for p in collection.partitions}
                 self.key_partitions[collection.collection_id] = key_partitions(partitions)
@@ -119,6 +123,17 @@ class Records:
             self.builds[build.build_id] = build
             if build.file is not None:
                 self._trace.count("indexes built")
+
+    def _schema(self, collection: Collection) -> None:
+        known = self.columns.setdefault(collection.collection_id, [])
+        names = [f.name for f in collection.schema.fields]
+        if names not in known:
+            known.append(names)
+        fields = tuple(collection.schema.by_id) if collection.becoming is None else None
+        if fields != self.fields.get(collection.collection_id, ()):
+            self.fields[collection.collection_id] = fields
+            times = self.schema_changes.get(collection.collection_id, 0)
+            self.schema_changes[collection.collection_id] = times + 1
 
     def _clone(self, collection: Collection) -> None:
         origin = collection.origin

@@ -23,7 +23,7 @@ import structlog
 from elanus.core.invariants import InvariantBroken
 from elanus.sim.auto_ids import AutoIdClient
 from elanus.sim.chance import Chance
-from elanus.sim.client_plans import CLONED, OF_IMPORTERS, is_undisturbed
+from elanus.sim.client_plans import CLONED, OF_IMPORTERS, WIDENED, is_undisturbed
 from elanus.sim.clone_client import CloneClient
 from elanus.sim.disasters import Disasters
 from elanus.sim.import_client import ImportClient
@@ -36,6 +36,7 @@ from elanus.sim.quiescence import Rest
 from elanus.sim.scenario import FaultKind, Operation, Scenario
 from elanus.sim.system import System
 from elanus.sim.trace import Trace
+from elanus.sim.widening_client import WideningClient
 from elanus.sim.workload import Client
 
 _MEMORY_DIR = Path("/dev/shm")
@@ -139,6 +140,8 @@ class _Run:
             self._reading,
         )
         system.log.is_fencing = any(f.kind is FaultKind.REVOKE_LEASE for f in self._scenario.faults)
+        replaced = any(f.kind is FaultKind.REPLACE_ROOT for f in self._scenario.faults)
+        system.network.has_remote_oracle = replaced
         course = asyncio.ensure_future(self._course(system))
         ends: list[asyncio.Future[None]] = [course, system.failure]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -154,7 +157,7 @@ class _Run:
         names = collections_of(scenario)
         kinds = {n: _client_of(operations) for n, operations in _by_client(scenario).items()}
         clients = {n: kinds[n](n, system, judge, self._chance.stream(f"client {n}")) for n in sorted(kinds)}
-        keeper = Client(-1, system, judge, self._chance.stream("keeper"))
+        keeper = WideningClient(-1, system, judge, self._chance.stream("keeper"))
         await system.start()
         for name in names:
             await keeper.set_up(name)
@@ -198,4 +201,6 @@ def _client_of(operations: Sequence[Operation]) -> type[Client]:
         return AutoIdClient
     if any(operation.collection == CLONED for operation in operations):
         return CloneClient
+    if any(operation.collection == WIDENED for operation in operations):
+        return WideningClient
     return ImportClient if any(operation.kind in OF_IMPORTERS for operation in operations) else Client

@@ -36,6 +36,7 @@ class FaultKind(StrEnum):
     SKEW_CLOCK = "clock of one role is off"
     PARTITION = "partition"
     REVOKE_LEASE = "lease revoked"
+    REPLACE_ROOT = "rootcoord replaced unnoticed"
     LOSE_CALL = "call lost"
     LOSE_ANSWER = "answer lost"
     DOUBLE_CALL = "call doubled"
@@ -74,6 +75,7 @@ AT_ONCE = frozenset(
         FaultKind.SKEW_CLOCK,
         FaultKind.PARTITION,
         FaultKind.REVOKE_LEASE,
+        FaultKind.REPLACE_ROOT,
         FaultKind.CHANNELS_LOST,
         FaultKind.PCHANNEL_FULL,
         FaultKind.NODE_LAGS,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -116,6 +116,9 @@ class System:
         self._directories: dict[str, Directories] = {}
         self._pipelines = pipelines
         self._supervisors: list[asyncio.Task[None]] = []
+        self._left: dict[str, asyncio.Future[None]] = {}
+        """By role: set when its instance was replaced without knowing it."""
+        self._former: dict[Life, asyncio.Task[None]] = {}
         self._born = 0
         self._ready = {name: asyncio.Event() for name in self.handles}
 
@@ -128,6 +131,7 @@ class System:
             compacts=self.compacts_without_being_asked,
             clocks=self.clocks,
             handles=self.handles,
+            network=self.network,
             log=self.log,
             meta=self.meta,
             channels=self.channels,
@@ -234,12 +238,12 @@ class System:
         life.retire()
 
     def crash_all(self) -> None:
-        for name in self._roles:
-            self._lives[name].kill()
+        for life in (*self._former, *(self._lives[name] for name in self._roles)):
+            life.kill()
 
     def lose_power(self) -> None:
         self.trace.note("POWER LOST")
-        for life in self._lives.values():
+        for life in (*self._former, *self._lives.values()):
             life.kill()
         self.channels.lose()
         self.truth.cut(self.log.lose_power())
@@ -268,6 +272,36 @@ class System:
         if session is not None:
             self._revoking = asyncio.ensure_future(self.meta.store.revoke_lease(session.lease))
 
+    def replace_root(self, behind: Sequence[str], seconds: float) -> None:
+        """End the session of rootcoord, which goes on: it notices at its next renewal or transaction.
+
+        ``behind``: the roles that do not know of its successor for this many seconds.
+        """
+        name = "rootcoord"
+        life, role, session = self._lives[name], self._running.get(name), self._sessions.get(name)
+        if role is None or session is None or life.is_over or life.is_stopped:
+            return
+        self.trace.note(f"{life.name} is replaced, unknown to {', '.join(behind)}")
+        del self._running[name], self._sessions[name]
+        self._revoking = asyncio.ensure_future(self.meta.store.revoke_lease(session.lease))
+        self.handles[name].replace(frozenset(behind), seconds)
+        ending = self._until_it_knows(role, life, session, self._directories[name])
+        self._former[life] = asyncio.create_task(ending)
+        self._left[name].set_result(None)
+
+    async def _until_it_knows(
+        self, role: Role, life: Life, session: Session, directories: Directories
+    ) -> None:
+        lost = asyncio.ensure_future(session.lost.wait())
+        await asyncio.wait((life.ended, lost), return_when=asyncio.FIRST_COMPLETED)
+        if not life.is_over:
+            self.trace.note(f"{life.name} knows that it was replaced")
+            await self._stopped(role, life)
+        await asyncio.wait([asyncio.ensure_future(session.close())], timeout=LEASE_TTL_S)
+        life.retire()
+        await directories.stop()
+        del self._former[life]
+
     def _wake(self, life: Life) -> None:
         self.trace.note(f"{life.name} goes on")
         life.release()
@@ -294,6 +328,9 @@ class System:
                     role = self._builders.build(Berth(life, directories, session))
                 if await self._done(role.start(), life):
                     await self._served(name, role, life)
+                    if life in self._former:
+                        await asyncio.sleep(_START_AGAIN_S)
+                        continue
             session = self._sessions.pop(name, None)
             if session is not None and (self._is_replaced_at_once(name) or not life.is_stopped):
                 # A role that is killed meanwhile leaves the lease to run out.
@@ -348,8 +385,12 @@ class System:
         ends: list[asyncio.Future[Any]] = [life.ended]
         if name in self._sessions:
             ends.append(asyncio.ensure_future(self._sessions[name].lost.wait()))
+        left = self._left[name] = asyncio.get_running_loop().create_future()
+        ends.append(left)
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         self._ready[name].clear()
+        if left.done():
+            return
         if name == MIRROR:
             self.members.leave(mirror_id(life))
         if not life.is_over:

@@ -138,13 +138,13 @@ class Truth:
     """The contents of the log, updated as entries become visible.
 
     ``note`` is called with a description of each entry; ``columns_of`` gives the names of a collection's
-    columns in order; ``has_partition_key``: whether it has one.
+    columns in order, of each schema that it has had; ``has_partition_key``: whether it has one.
     """
 
     def __init__(
         self,
         note: Callable[[str, list[int]], None],
-        columns_of: Callable[[CollectionID], list[str]],
+        columns_of: Callable[[CollectionID], list[list[str]]],
         has_partition_key: Callable[[CollectionID], bool],
     ) -> None:
         self._note = note
@@ -279,10 +279,9 @@ class Truth:
         return known[1]
 
     def _is_foreign(self, message: Message) -> bool:
-        return (
-            isinstance(message, InsertMessage | UpsertMessage)
-            and self._columns_of(message.collection_id) != message.rows.schema.names
-        )
+        return isinstance(
+            message, InsertMessage | UpsertMessage
+        ) and message.rows.schema.names not in self._columns_of(message.collection_id)
 
     def _take(self, entry: LogEntry, where: str, note: Callable[[str, list[int]], None]) -> None:
         message = self._decoded(entry)

@@ -241,7 +241,7 @@ class Client(DefiningClient):
         session = self._session.get(name, NO_TIMESTAMP)
 
         def request_of(cached: CachedCollection) -> Query:
-            return Query(cached, (), text, fields, None, 0, consistency)
+            return Query(cached, (), text, self._asked_of(cached, fields), None, 0, consistency)
 
         async def query(verbs: ClientVerbs) -> tuple[CachedCollection, QueryResult, Timestamp]:
             cached, result = await verbs.query(name, request_of)
@@ -253,6 +253,10 @@ class Client(DefiningClient):
         self._system.check_nodes()
         self._system.trace.count("reads judged")
         return cached, result
+
+    def _asked_of(self, cached: CachedCollection, fields: tuple[str, ...]) -> tuple[str, ...]:
+        """The fields that a read asks for of a collection that is to be read by these."""
+        return fields
 
     @contextmanager
     def _timed(self, level: ConsistencyLevel) -> Iterator[None]:

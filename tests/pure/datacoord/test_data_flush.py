@@ -81,6 +81,22 @@ async def test_the_seal_is_stamped_after_the_last_allocation_has_come_back(tmp_p
     await coord.stop()
 
 
+async def test_the_seal_is_not_before_a_write_that_a_later_rootcoord_has_stamped(tmp_path: Path) -> None:
+    """Datacoord may not know of the later one yet. Rows above a seal would never be flushed."""
+    bench = Bench(tmp_path)
+    coord = await bench.watched()
+    segment = await bench.write(100)
+    stamped = Timestamp(bench.root.stamp() + (1 << 30))
+
+    async def return_allocations(_collection_id: CollectionID) -> Timestamp:
+        return stamped
+
+    bench.proxies[NodeID(1)].return_allocations = return_allocations  # type: ignore[method-assign]
+    await coord.flush(CID)
+    assert (await bench.segment(segment)).sealed_at == stamped
+    await coord.stop()
+
+
 async def test_the_seal_is_stamped_after_the_log_refuses_the_proxies_that_are_gone(tmp_path: Path) -> None:
     """A proxy whose lease was revoked is not asked for its allocations, and may still believe in them."""
     bench = Bench(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from data_bench import Bench
 from fakes import CID, collection, settle
 from test_data_nodes import epoch_of, join
 
-from elanus.core.errors import CommitRefused
+from elanus.core.errors import CommitRefused, CoordinatorReplaced
 from elanus.core.field_changes import with_added_field
 from elanus.core.ids import FieldID
 from elanus.core.schema import DataType, FieldSchema
@@ -33,6 +34,7 @@ async def test_the_owner_reads_again_with_the_new_schema_and_the_flush_with_the_
     before, attempt = epoch_of(bench, vchannel), await owner.attempt()
 
     schema = with_added_field(bench.collections[0].schema, NUMBER)
+    bench.root.collections[CID] = replace(bench.collections[0], becoming=schema)
     await bench.coord.change_schema(CID, schema)
     after = epoch_of(bench, vchannel)
     assert after != before
@@ -59,4 +61,22 @@ async def test_the_same_schema_again_changes_nothing(tmp_path: Path) -> None:
     before = await bench.snapshot()
     await bench.coord.change_schema(CID, bench.collections[0].schema)
     assert await bench.snapshot() == before
+    await bench.coord.stop()
+
+
+async def test_a_change_that_arrives_after_a_later_one_is_refused(tmp_path: Path) -> None:
+    """A rootcoord that was replaced amid its change goes on: rows with the later field would not fit."""
+    bench = Bench(tmp_path, collection())
+    await bench.start()
+    await bench.coord.watch_channels(bench.collections[0])
+    await join(bench, 7)
+    first = with_added_field(bench.collections[0].schema, NUMBER)
+    second = with_added_field(first, replace(NUMBER, name="m"))
+    bench.root.collections[CID] = replace(bench.collections[0], schema=first, becoming=second)
+    await bench.coord.change_schema(CID, second)
+    before = await bench.snapshot()
+    with pytest.raises(CoordinatorReplaced, match="this change of its schema is over"):
+        await bench.coord.change_schema(CID, first)
+    assert await bench.snapshot() == before
+    assert (await bench.coord.recovery_info(CID)).schema == second
     await bench.coord.stop()

@@ -11,7 +11,7 @@ from fakes import CID
 from index_bench import HNSW, Bench
 
 from elanus.core.catalog import Collection
-from elanus.core.errors import CollectionNotFound, FieldNotFound
+from elanus.core.errors import CollectionNotFound, CoordinatorReplaced, FieldNotFound
 
 
 def without_its_vector(bench: Bench) -> Collection:
@@ -73,6 +73,19 @@ async def test_indexes_of_the_fields_that_stay_are_kept(tmp_path: Path) -> None:
     for _ in range(2):
         await coord.drop_other_indexes(CID, (bench.field.field_id,))
         assert await coord.indexes(CID) == (index,)
-    await coord.drop_other_indexes(CID, ())
+    losing = bench.root.collections[CID] = without_its_vector(bench)
+    await coord.drop_other_indexes(CID, tuple(losing.readers_schema.by_id))
     assert await coord.indexes(CID) == ()
+    await coord.stop()
+
+
+async def test_a_late_change_of_the_schema_drops_no_index_of_a_later_field(tmp_path: Path) -> None:
+    """A rootcoord that was replaced amid its change goes on with it, after its successor made another."""
+    bench = Bench(tmp_path)
+    coord = await bench.start()
+    await bench.create()
+    (index,) = await coord.indexes(CID)
+    with pytest.raises(CoordinatorReplaced, match="this change of its schema is over"):
+        await coord.drop_other_indexes(CID, tuple(without_its_vector(bench).readers_schema.by_id))
+    assert await coord.indexes(CID) == (index,)
     await coord.stop()

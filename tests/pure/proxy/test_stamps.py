@@ -87,6 +87,25 @@ async def test_an_oracle_that_goes_back_is_not_believed() -> None:
         await second
 
 
+async def test_what_a_replaced_oracle_gives_below_a_report_is_refused() -> None:
+    """Its successor asked for the report, and may have ticked past the stamp: the write would be lost."""
+    oracle = Oracle()
+    stamps = RemoteStamps(oracle.allocate, 5.0)
+    on_its_way = asyncio.ensure_future(stamps.fresh())
+    await settle()
+    stamps.reported(Timestamp(200))
+    await oracle.answer()
+    assert await on_its_way == 101, "the report does not pass writes that wait for their stamps"
+    late = asyncio.ensure_future(stamps.fresh())
+    await oracle.answer()
+    with pytest.raises(Unavailable, match="was replaced"):
+        await late
+    oracle.last = 200
+    fresh = asyncio.ensure_future(stamps.fresh())
+    await oracle.answer()
+    assert await fresh == 201
+
+
 def test_a_thread_gets_one() -> None:
     async def asked() -> Timestamp:
         async def allocate(_count: int) -> Timestamp:

@@ -175,6 +175,25 @@ async def test_a_drop_that_was_interrupted_is_completed(restarts: bool) -> None:
     await root.stop()
 
 
+async def test_a_field_is_added_although_that_was_interrupted() -> None:
+    """Files may have its column by then: another field of that name would find its values there."""
+    bench, root = await started("c")
+
+    async def fails(_: CollectionID) -> None:
+        raise Unavailable("querycoord is gone")
+
+    works = bench.query.reload
+    bench.query.reload = fails  # type: ignore[method-assign]
+    await refused(root.add_field("default", "c", NUMBER), Unavailable)
+    bench.query.reload = works  # type: ignore[method-assign]
+    root = await bench.restart()
+    other = replace(NUMBER, data_type=DataType.DOUBLE)
+    await refused(root.add_field("default", "c", other), InvalidParameter, "duplicate field name: n")
+    found = await root.describe_collection("default", "c")
+    assert found.schema.field("n").data_type is DataType.INT64
+    await root.stop()
+
+
 async def test_another_change_completes_the_one_that_was_interrupted_first() -> None:
     bench, root, _ = await with_texts()
 

@@ -17,6 +17,7 @@ import planted_clusters as clusters
 import planted_compaction as compaction
 import planted_deletes as deletes
 import planted_expiry as expiry
+import planted_fields as fields
 import planted_garbage as garbage
 import planted_imports as imports
 import planted_indexes as indexes
@@ -398,6 +399,7 @@ _PARTS = (
     clones,
     clusters,
     indexes,
+    fields,
 )
 BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),

@@ -13,7 +13,10 @@ from elanus.datacoord.attempts import Attempts
 from elanus.datacoord.commits import Commits
 from elanus.datacoord.datanodes import DataNodes
 from elanus.datacoord.state import DataState
+from elanus.meta.session import Session
+from elanus.proxy.role.stamps import RemoteStamps
 from elanus.rootcoord.timesync import TimeSync
+from elanus.sim import client_plans, plan
 
 SEEDS = 12
 
@@ -52,6 +55,24 @@ def counted_out_without_a_fence(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(TimeSync, "fence", unfenced)
 
 
+def first_append_not_confirmed(patch: pytest.MonkeyPatch) -> None:
+    """A proxy that no fence concerns yet writes without asking whether its session is still there."""
+
+    async def hopeful(self: Session) -> None: ...
+
+    patch.setattr(Session, "confirm_in_store", hopeful)
+
+
+def replaced_oracle_believed(patch: pytest.MonkeyPatch) -> None:
+    """A proxy takes timestamps of a rootcoord that was replaced, after ticks of its successor passed them.
+
+    Hunted where it can be found: in every seed rootcoord is replaced without knowing it.
+    """
+    patch.setattr(plan, "has_replacements", lambda seed: True)
+    patch.setattr(client_plans, "_REPLACED", 8.0)
+    patch.setattr(RemoteStamps, "reported", lambda self, ts: None)
+
+
 BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int, int], ...] = (
     (
         "former owner believed",
@@ -61,6 +82,8 @@ BUGS: tuple[tuple[str, Callable[[pytest.MonkeyPatch], None], frozenset[str], int
         48,
     ),
     ("counted out without a fence", counted_out_without_a_fence, frozenset({"DUR1", "TT2"}), SEEDS, 0),
+    ("first append not confirmed", first_append_not_confirmed, frozenset({"DUR1", "TT2"}), SEEDS, 11),
+    ("replaced oracle believed", replaced_oracle_believed, frozenset({"DUR1", "TT2"}), SEEDS, 20),
     ("moved under its old epoch", moved_under_its_old_epoch, frozenset({"OWN1"}), SEEDS, 1),
 )
 """Name, patch, the invariants under which it counts as found, how many seeds it may take, and the first."""

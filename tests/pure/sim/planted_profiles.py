@@ -34,6 +34,8 @@ _IMPORTING = replace(_BRIEF, clients=2, faults={_K.META_SLOW: 30})
 _SLOW_IMPORTS = replace(_BRIEF, clients=1, work_s=54.0, faults={_K.STORE_SLOW: 60})
 _PARTITIONED = replace(_BRIEF, clients=1, import_clients=0, partition_clients=3, faults={_K.RESTART: 2})
 _KEYED = replace(_BRIEF, clients=1, import_clients=0, key_clients=3, faults={_K.RESTART: 2})
+_WIDENING = replace(_BRIEF, clients=1, import_clients=0, faults={_K.RESTART: 2})
+_REPLACING = replace(_WIDENING, clients=3)
 _SLOW_OBJECTS = replace(_BRIEF, import_clients=0, work_s=54.0, faults={_K.STORE_SLOW: 25, _K.RESTART: 12})
 _ONLY_LAGS = replace(_BRIEF, import_clients=0, only_lags=True, work_s=54.0)
 _READ_OFTEN = replace(_ONLY_LAGS, clients=8, pause_s=0.3)
@@ -41,6 +43,9 @@ _FULL = replace(_BRIEF, import_clients=0, faults={_K.PCHANNEL_FULL: 4})
 _CLONING = replace(_BRIEF, clients=1, import_clients=0, clone_clients=2, faults={}, work_s=54.0)
 _CLUSTERING = replace(_BRIEF, import_clients=0, work_s=40.0, faults={_K.CHANNEL_SLOW: 10, _K.STORE_SLOW: 4})
 _REVOKING = replace(_BRIEF, import_clients=0, faults={_K.REVOKE_LEASE: 20, _K.LOG_SLOW: 30})
+_RARELY_WRITING = replace(
+    _REVOKING, clients=2, pause_s=2.0, work_s=54.0, faults={_K.REVOKE_LEASE: 80, _K.LOG_SLOW: 30}
+)
 _CALM = replace(_BRIEF, import_clients=0, faults={})
 PROFILES = {
     "late rule dropped": _PLAIN,
@@ -56,12 +61,16 @@ PROFILES = {
     "drop takes all partitions": _PARTITIONED,
     "upserts delete next to their rows": _KEYED,
     "partition of another value": _KEYED,
+    "values of the field before": _WIDENING,
+    "schema changed under its old epoch": _WIDENING,
+    "replaced oracle believed": _REPLACING,
     "deletes looked up before the load": _SLOW_OBJECTS,
     "weak reads as of the newest node": _ONLY_LAGS,
     "weak reads sent to any replica": _READ_OFTEN,
     "partly written acknowledged": _FULL,
     "refused write stays unfinished": _FULL,
     "counted out without a fence": _REVOKING,
+    "first append not confirmed": _RARELY_WRITING,
     "sealed for memory at once": _CALM,
     "references of clones ignored": _CLONING,
     "clone forgets the last deletes": _CLONING,

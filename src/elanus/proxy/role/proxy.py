@@ -24,7 +24,7 @@ from elanus.core.lease import Lease
 from elanus.core.offload import Offload
 from elanus.core.rate_limits import EVERYTHING, Allowed, Rate
 from elanus.core.requests import RequestLimits
-from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
+from elanus.core.timestamps import Timestamp
 from elanus.log.port import Appender
 from elanus.proxy.embedding import Embedder, EmbeddingPolicy
 from elanus.proxy.role.admission import Admission
@@ -106,6 +106,7 @@ class Proxy:
         self._is_reader = is_reader
         self.node_id = lease.node_id
         self.coordinators = coordinators
+        self._stamps = stamps
         self.stamp = stamps.now
         """A fresh timestamp, for gRPC threads."""
         self.measures = measures
@@ -232,7 +233,7 @@ class Proxy:
 
     async def return_allocations(self, collection_id: CollectionID) -> Timestamp:
         self._assigner.return_all(collection_id)
-        return min(self.dm_queue.oldest().values(), default=NO_TIMESTAMP)
+        return self._stamps.floor()
 
     async def report_tick(self, now: Timestamp) -> TickReport:
         return self.ticker.report(now)

@@ -4,6 +4,9 @@ A timestamp is never allocated before the request it stamps has arrived: nothing
 arrive while a call to the oracle is under way share the next call. Calls never overlap, so stamps are given
 out in the order of the requests, and each is larger than all stamps given out before. A write that waits for
 its stamp will therefore be stamped above `Stamps.floor`, and the proxy's tick stays at that floor until then.
+
+A root coordinator that was replaced and does not know it yet still answers, with timestamps below those of
+its successor. The successor may have had a report of this proxy, and ticked past them (`Stamps.reported`).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from elanus.core.errors import DeadlineExceeded, ElanusError, Internal
+from elanus.core.errors import DeadlineExceeded, ElanusError, Internal, Unavailable
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp, minus_ms
 from elanus.rpc.serving.waiting import about_to_wait
 
@@ -26,6 +29,10 @@ class Stamps(Protocol):
 
     def floor(self) -> Timestamp:
         """Return a timestamp below every stamp that is still awaited or is requested from now on."""
+        ...
+
+    def reported(self, ts: Timestamp) -> None:
+        """Note that ticks up to ``ts`` may pass: no call from now on may give a stamp at or below it."""
         ...
 
     async def fresh(self) -> Timestamp:
@@ -55,6 +62,9 @@ class OwnStamps:
         """Return `NO_TIMESTAMP`: `fresh` never waits, so no report is made while a stamp is awaited."""
         return NO_TIMESTAMP
 
+    def reported(self, ts: Timestamp) -> None:
+        """Do nothing: there is one oracle in a process."""
+
     async def fresh(self) -> Timestamp:
         return self.now()
 
@@ -70,12 +80,16 @@ class RemoteStamps:
         self._timeout_s = timeout_s
         self._loop = asyncio.get_running_loop()
         self._floor = NO_TIMESTAMP
+        self._reported = NO_TIMESTAMP
         self._last = (NO_TIMESTAMP, float("-inf"))
         self._waiting: list[asyncio.Future[Timestamp]] = []
         self._asking: asyncio.Task[None] | None = None
 
     def floor(self) -> Timestamp:
         return self._floor
+
+    def reported(self, ts: Timestamp) -> None:
+        self._reported = max(self._reported, ts)
 
     async def fresh(self) -> Timestamp:
         stamp: asyncio.Future[Timestamp] = self._loop.create_future()
@@ -109,8 +123,15 @@ class RemoteStamps:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
+                reported = self._reported  # a call that began before a report may be answered with less
                 try:
-                    self._give(batch, await self._allocate(len(batch)))
+                    first = await self._allocate(len(batch))
+                    if first <= reported:
+                        raise Unavailable(
+                            f"a root coordinator that was replaced gave the timestamp {first}, at or below "
+                            f"{reported}, which is reported; retry with its successor"
+                        )
+                    self._give(batch, first)
                 except ElanusError as error:
                     for stamp in batch:
                         if not stamp.done():

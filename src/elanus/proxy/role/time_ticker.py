@@ -74,7 +74,9 @@ class TimeTicker:
         await cancel_and_wait(*self._requests, self._reporting)
 
     def report(self, now: Timestamp) -> TickReport:
-        """Return what holds now. ``now``: allocated before this call."""
+        """Return what holds now. ``now``: allocated before this call, perhaps by a successor of the root
+        coordinator that this proxy's writes get their timestamps from."""
+        self._stamps.reported(now)
         default, channels = tick_report(now, self._writes.oldest())
         return TickReport(self._lease.node_id, default, channels, self._writes.written(now))
 
