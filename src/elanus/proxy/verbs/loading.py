@@ -80,8 +80,8 @@ class Loading(VerbFamily):
         if view.percentage < 100 and status.stall is not None and status.stall.for_s > _STALL_TOLD_S:
             raise Unavailable(
                 f"collection {collection} is not loaded yet: for {status.stall.for_s:.0f} s its load could "
-                f"not go on: {status.stall.reason}. It goes on by itself when this is repaired: see its load "
-                "state"
+                f"not go on: {status.stall.reason}. It goes on by itself when this is repaired; see "
+                "`elanus doctor`"
             )
         return view
 
