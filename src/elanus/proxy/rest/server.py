@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -19,6 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from elanus.core.errors import Unavailable
+from elanus.proxy.rest.accepting import Acceptor
 from elanus.proxy.rest.app import application
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.lingering import LingeringTransport
@@ -40,13 +41,28 @@ _TLS_GOODBYE_WAIT_S = 0.2
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Gives up TLS clients that do not say hello or goodbye in time; asyncio's own limits are 60 and 30 s."""
+    """Has uvicorn's connections accepted by an `Acceptor`.
 
-    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
-        if options.get("ssl") is not None:
-            options["ssl_handshake_timeout"] = _TLS_HELLO_WAIT_S
-            options["ssl_shutdown_timeout"] = _TLS_GOODBYE_WAIT_S
-        return await super().create_server(*arguments, **options)
+    Gives up TLS clients that do not say hello or goodbye in time; asyncio's own limits are 60 and 30 s.
+    """
+
+    def __init__(self, connected: Callable[[], int], most: int | None, refused: Callable[[], None]) -> None:
+        super().__init__()
+        self._connected = connected
+        self._most = most
+        self._refused = refused
+
+    async def create_server(self, protocol_factory: Any, **options: Any) -> Any:  # type: ignore[override]
+        return Acceptor(
+            protocol_factory,
+            options["sock"],
+            tls=options["ssl"],
+            hello_wait_s=_TLS_HELLO_WAIT_S,
+            goodbye_wait_s=_TLS_GOODBYE_WAIT_S,
+            connected=self._connected,
+            most=self._most,
+            refused=self._refused,
+        )
 
 
 class _Protocol(HttpToolsProtocol):
@@ -255,8 +271,14 @@ class RestServer:
         listener.setblocking(False)
         return listener
 
+    def _new_loop(self) -> _Loop:
+        config, limit = self._server.config, self._server.config.limit_concurrency
+        assert isinstance(config, _Config)
+        most = None if limit is None else limit + spare_connections(limit)
+        return _Loop(lambda: len(self._server.server_state.connections), most, config.refusals.note)
+
     def _serve(self, listener: socket.socket) -> None:
-        with listener, asyncio.Runner(loop_factory=_Loop) as runner:
+        with listener, asyncio.Runner(loop_factory=self._new_loop) as runner:
             runner.run(self._server.serve(sockets=[listener]))
             if self._has_tls:  # the loop must not end before its connections
                 runner.run(asyncio.sleep(2 * _TLS_GOODBYE_WAIT_S))
