@@ -10,7 +10,7 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -345,6 +345,43 @@ def test_requests_in_progress_are_answered_when_the_server_stops(verbs: FakeVerb
         stopped.result(60)
         with pytest.raises(OSError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_what_has_not_begun_when_its_client_leaves_is_not_done(verbs: FakeVerbs) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def slowly(database: str) -> list[Any]:
+        seen.append(database)
+        entered.set()
+        assert leave.wait(30)
+        return []
+
+    class Workers(ThreadPoolExecutor):
+        def submit(self, *work: Any, **named: Any) -> Future[Any]:
+            given.append(super().submit(*work, **named))
+            return given[-1]
+
+    given: list[Future[Any]] = []
+    verbs.list_collections = slowly  # type: ignore[method-assign]
+    with Workers(1) as workers, capture_logs() as logs, contextlib.ExitStack() as stack:
+        server = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1000)
+        port = int(server.start().rpartition(":")[2])
+        connections = []
+        for name in ("begun", "left", "waits"):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connections.append(stack.enter_context(contextlib.closing(connection)))
+            body = json.dumps({"dbName": name})
+            connection.request("POST", LIST, body, {"content-type": "application/json"})
+            until(lambda: len(given) == len(connections), "the request waits for a thread")
+            assert entered.wait(30)
+        for connection in connections[:2]:
+            connection.close()
+        until(given[1].cancelled, "the request is given up")
+        leave.set()
+        assert json.loads(connections[2].getresponse().read())["code"] == 0
+        server.stop(grace_s=0)
+    assert (seen, logs) == (["begun", "waits"], [])
 
 
 def test_answers_do_not_wait_for_acknowledgements(verbs: FakeVerbs) -> None:

@@ -13,11 +13,9 @@ Other applications on the same port (static pages, for example) are mounted with
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from http import HTTPStatus
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -32,6 +30,7 @@ from elanus.proxy.rest.errors import BAD_FORMAT
 from elanus.proxy.rest.front import Reply, RestFront
 from elanus.proxy.rest.openapi import document
 from elanus.proxy.rest.table import PREFIX, TABLE
+from elanus.proxy.rest.unbegun import in_thread
 from elanus.proxy.rest.values import encoded
 from elanus.rpc.serving.held import HeldBytes, Holding
 
@@ -124,7 +123,7 @@ class _Api:
             work: Callable[[], Reply] = lambda: self._front.answer(  # noqa: E731
                 path, headers, body, client, table, success
             )
-            return response_of(await self._in_thread(work))
+            return response_of(await in_thread(self._workers, request.scope, work))
 
     async def _body(self, request: Request, holding: Holding) -> bytes:
         """Return the parameters of a request. Raises `Refused`."""
@@ -138,7 +137,8 @@ class _Api:
         except Refused as refused:
             return response_of(refused.reply)
         headers, client = _headers(request), _client(request)
-        return response_of(await self._in_thread(lambda: self._described(headers, client)))
+        work = lambda: self._described(headers, client)  # noqa: E731
+        return response_of(await in_thread(self._workers, request.scope, work))
 
     def _described(self, headers: Mapping[str, str], client: str) -> Reply:
         if (refused := self._front.refused(_OPENAPI, headers, client)) is not None:
@@ -146,9 +146,6 @@ class _Api:
         if self._openapi is None:
             self._openapi = encoded(document())
         return Reply(HTTPStatus.OK, self._openapi)
-
-    def _in_thread(self, work: Callable[[], Any]) -> Awaitable[Any]:
-        return asyncio.get_running_loop().run_in_executor(self._workers, work)
 
     def _check(self, request: Request) -> None:
         self._entrance.check_origin(request)

@@ -24,6 +24,7 @@ from elanus.proxy.rest.app import application
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.lingering import LingeringTransport
 from elanus.proxy.rest.renewed import RenewedContext
+from elanus.proxy.rest.unbegun import Unbegun
 from elanus.proxy.wire.connection_limit import RefusalLog, spare_connections, too_many
 from elanus.rpc.origins import is_local_name
 from elanus.rpc.security import FrontSecurity
@@ -86,6 +87,7 @@ class _Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(LingeringTransport(transport, self.loop, lambda: self._is_arriving))
         self._head_due = self.loop.call_later(HEAD_WAIT_S, self._give_up)
+        self._unbegun = Unbegun()
         limit, self.limit_concurrency = self.limit_concurrency, None
         if limit is not None and len(self.connections) > limit:
             self.config.refusals.note()
@@ -95,6 +97,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_due.cancel()
+        self._unbegun.give_up()
         self.transport.close_now()
         super().connection_lost(exc)
 
@@ -123,6 +126,7 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_due.cancel()
         super().on_headers_complete()
+        self._unbegun.attach(self.scope)  # the request's task has not run yet
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
