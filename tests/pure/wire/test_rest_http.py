@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import http.client
 import importlib.util
 import json
@@ -187,6 +188,8 @@ def test_other_applications_can_be_mounted(port: int) -> None:
         (LIST, b"{}", "POST", {"content_type": "text/plain", "referer": "http://evil.example/"}, 415, 1801),
         (LIST, b"{}", "POST", {"content_type": "multipart/form-data", "cookie": "a=1"}, 415, 1801),
         (LIST, b"{}", "POST", {"content_type": "application/json; charset=utf-8"}, 200, 0),
+        (LIST, b"{}", "POST", {"content_encoding": "identity"}, 200, 0),
+        (LIST, gzip.compress(b"{}"), "POST", {"content_encoding": "gzip"}, 415, 1801),
         (LIST, b"{}", "POST", {"origin": "http://evil.example"}, 403, 403),
         (LIST, b"{}", "POST", {"origin": "null"}, 403, 403),
         (LIST, b"{}", "POST", {"host": "evil.example"}, 403, 403),

@@ -19,8 +19,8 @@ _PAUSE_S = 1.0
 """How long none is accepted after the system has refused one: for lack of files or of memory."""
 
 
-class Acceptor(asyncio.AbstractServer):
-    """Serves a listening socket from now on, until `close`.
+class Acceptor:
+    """Serves a listening socket from now on, until `close`: what uvicorn uses of an `asyncio.Server`.
 
     ``make_protocol``: for a connection that is complete. ``connected``: returns how many there are, of which
     ``most`` are kept (None: any number). One that is still in its TLS handshake gives way to a new one, the

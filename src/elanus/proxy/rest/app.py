@@ -154,6 +154,14 @@ class _Api:
                 raise Refused(
                     HTTPStatus.BAD_REQUEST, f"the request has several headers {name.title()}: send one"
                 )
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            raise Refused(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                f"a body of the encoding {encoding[:100]} is not supported: send it as it is, without "
+                "the header Content-Encoding",
+                BAD_FORMAT,
+            )
         kind = request.headers.get("content-type", _JSON_TYPES[0]).partition(";")[0].strip().lower()
         if kind not in _JSON_TYPES and not kind.endswith("+json") and _is_of_browser(request):
             raise Refused(

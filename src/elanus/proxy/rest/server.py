@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import uvicorn
@@ -126,7 +126,7 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_due.cancel()
         super().on_headers_complete()
-        self._unbegun.attach(self.scope)  # the request's task has not run yet
+        self._unbegun.attach(cast(dict[str, Any], self.scope))  # the request's task has not run yet
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
