@@ -368,13 +368,13 @@ def test_what_has_not_begun_when_its_client_leaves_is_not_done(verbs: FakeVerbs)
     given: list[Future[Any]] = []
     verbs.list_collections = slowly  # type: ignore[method-assign]
     with Workers(1) as workers, capture_logs() as logs, contextlib.ExitStack() as stack:
-        server = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1000)
+        server = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1_000_000)
         port = int(server.start().rpartition(":")[2])
         connections = []
         for name in ("begun", "left", "waits"):
             connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
             connections.append(stack.enter_context(contextlib.closing(connection)))
-            body = json.dumps({"dbName": name})
+            body = json.dumps({"dbName": name}) + " " * 500_000
             connection.request("POST", LIST, body, {"content-type": "application/json"})
             until(lambda: len(given) == len(connections), "the request waits for a thread")
             assert entered.wait(30)

@@ -135,6 +135,10 @@ class _Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._is_arriving = False
         super().on_message_complete()
+        if (
+            not self.pipeline
+        ):  # uvicorn reads no further after a large body, and would not see the client leave
+            self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
         if self._is_arriving and self.cycle.response_complete:  # else it is an earlier request's response
