@@ -135,9 +135,8 @@ class _Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._is_arriving = False
         super().on_message_complete()
-        if (
-            not self.pipeline
-        ):  # uvicorn reads no further after a large body, and would not see the client leave
+        # uvicorn reads no further after a large body, and would not see that the client leaves.
+        if not self.pipeline:
             self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
