@@ -29,16 +29,28 @@ class UnreadableSegment:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadStall:
+    """Why a load does not go on: the object store fails, or there is no room. It goes on by itself later.
+
+    ``for_s``: seconds since the first of its attempts that failed began.
+    """
+
+    reason: str
+    for_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class LoadStatus:
     """``percentages``: progress of the load, per partition; 100: serves at least what was persisted when it
     began. ``unreadable_logs``: why the log of some vchannels cannot be read, with the remedy; reads are
-    refused meanwhile."""
+    refused meanwhile. ``stall``: None while nothing holds the load up."""
 
     collection_id: CollectionID
     whole_collection: bool
     percentages: dict[PartitionID, int]
     unreadable: tuple[UnreadableSegment, ...] = ()
     unreadable_logs: tuple[str, ...] = ()
+    stall: LoadStall | None = None
 
 
 @dataclass(frozen=True, slots=True)

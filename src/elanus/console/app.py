@@ -19,7 +19,6 @@ header ``X-Elanus-Request``: pages of other origins cannot set it. The cookie is
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from concurrent.futures import Executor
 from contextlib import contextmanager
@@ -45,6 +44,7 @@ from elanus.proxy.rest.entrance import Entrance, Refused, response_of
 from elanus.proxy.rest.front import TIMEOUT_DEFAULT_S, Reply, answer_of, reply_of
 from elanus.proxy.rest.reading import read
 from elanus.proxy.rest.table import TABLE
+from elanus.proxy.rest.unbegun import in_thread
 from elanus.rpc.serving.held import HeldBytes, Holding
 from elanus.rpc.tracing import new_trace
 
@@ -249,4 +249,4 @@ class _Console:
         def answered() -> Reply:
             return reply_of(request.url.path, lambda: {"code": 0, **work()}, new_trace(), strict=True)
 
-        return response_of(await asyncio.get_running_loop().run_in_executor(self._workers, answered))
+        return response_of(await in_thread(self._workers, request.scope, answered))

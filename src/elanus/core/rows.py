@@ -233,6 +233,9 @@ def _numbers(field: FieldSchema, values: pa.Array, fault: _MakeFault) -> pa.Arra
         wrong = pc.not_equal(numbers.cast(values.type, safe=False), values)
         if pa.types.is_unsigned_integer(values.type):  # a large one casts to negative and back
             wrong = pc.or_(wrong, pc.less(numbers, pa.scalar(0, numbers.type)))
+        if pa.types.is_floating(numbers.type):  # the largest are rounded up to what has no way back
+            bits = values.type.bit_width - pa.types.is_signed_integer(values.type)
+            wrong = pc.or_(wrong, pc.greater_equal(numbers, pa.scalar(2.0**bits, numbers.type)))
     if pc.any(wrong).as_py():
         at = int(pc.index(wrong, True).as_py())
         raise fault(Problem.NUMBER, at, values[at].as_py())

@@ -40,6 +40,14 @@ from elanus.expr.tree import (
     columns_in,
 )
 
+LONG_BYTES = 512 << 10
+"""A larger filter is held weakly by what is kept for it (`elanus.expr.kept_by_filter`). The filters of
+`elanus.expr.filter_cache` are smaller."""
+_BYTES_PER_CHAR = 5
+"""Of a filter's text, for a list of short numbers: the text, and the numbers in Arrow's form."""
+_OBJECT_BYTES = 40
+"""A number, or a text without its characters, in a list."""
+
 
 def compile_filter(
     text: str, schema: CollectionSchema, values: Mapping[str, object] | None = None
@@ -55,7 +63,23 @@ def compile_filter(
     from elanus.expr.parse import parse  # with its library: a server that gets no filter does not need them
 
     source = Source(text)
-    return BoundFilter(text, bind(source, parse(source), schema, values or {}), values or {})
+    predicate, values = bind(source, parse(source), schema, values or {}), values or {}
+    size_bytes = _BYTES_PER_CHAR * len(text) + 2 * _size_of_values(values)
+    return BoundFilter(text, predicate, values, size_bytes)
+
+
+def _size_of_values(values: Mapping[str, object]) -> int:
+    """Return about how many bytes the values of a filter's templates take."""
+    return sum(map(_size_of, values.values()))
+
+
+def _size_of(value: object) -> int:
+    if isinstance(value, str | bytes):
+        return _OBJECT_BYTES + len(value)
+    if isinstance(value, list | tuple):
+        texts = sum(map(len, value)) if value and all(isinstance(v, str | bytes) for v in value) else 0
+        return _OBJECT_BYTES * len(value) + texts
+    return _OBJECT_BYTES
 
 
 def load_parser() -> None:
@@ -70,11 +94,17 @@ class BoundFilter:
     """A filter bound to a schema. Immutable, and compared by identity, so it can be used as a key.
 
     ``text`` and ``values`` are what it was compiled from, so that another process can compile it again.
+    ``size_bytes``: about how much memory it takes.
     """
 
     text: str
     predicate: Predicate
     values: Mapping[str, object] = field(default_factory=dict)
+    size_bytes: int = 0
+
+    @property
+    def is_long(self) -> bool:
+        return self.size_bytes > LONG_BYTES
 
     @property
     def matches_all(self) -> bool:
@@ -188,7 +218,7 @@ class BoundFilter:
         key = shape(rest)
         known = _rests.get(key)
         if known is None:  # two threads may both make one: each of them is right
-            known = _rests[key] = BoundFilter(Explainer().visit(rest), rest)
+            known = _rests[key] = BoundFilter(Explainer().visit(rest), rest, size_bytes=self.size_bytes)
         return bounds, known
 
     def explain(self) -> str:

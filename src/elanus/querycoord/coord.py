@@ -261,6 +261,7 @@ class QueryCoord:
                     percentages,
                     loader.unreadable(),
                     tuple(dict.fromkeys(chain.from_iterable(logs))),
+                    loader.stall(),
                 )
             )
         return tuple(found)

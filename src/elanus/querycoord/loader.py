@@ -18,7 +18,7 @@ from elanus.api.early_ticks import request_early_tick
 from elanus.api.indexcoord import IndexCoordApi
 from elanus.api.proxy import ProxyApi
 from elanus.api.query_channel import QueryChannelInfo
-from elanus.api.querycoord import UnreadableSegment
+from elanus.api.querycoord import LoadStall, UnreadableSegment
 from elanus.api.querynode import DamagedFile
 from elanus.api.recovery import VchannelRecovery
 from elanus.api.rootcoord import RootCoordApi
@@ -44,6 +44,7 @@ from elanus.querycoord.replica import Replica
 from elanus.querycoord.replica_records import ReplicaRecord
 from elanus.querycoord.replica_set import ReplicaSet
 from elanus.querycoord.served import Served
+from elanus.querycoord.stalls import Stalls
 from elanus.querycoord.state import Load, LoadState
 from elanus.querycoord.target import Target, find_target
 from elanus.querycoord.visible_from import Settled, settled
@@ -97,6 +98,7 @@ class CollectionLoader:
         self._progress = LoadProgress(load_ts)
         self._replicas = ReplicaSet(load.collection_id, peers.fleet, state, groups, self._replica)
         self._moves: dict[SegmentID, NodeID] = {}
+        self._stalls = Stalls()
         self._loop = ReconcileLoop(self.collection_id, self._reconcile_and_note)
         self._reconciled = reconciled
         self._retry: asyncio.TimerHandle | None = None
@@ -219,6 +221,10 @@ class CollectionLoader:
         """Return the segments whose files could not be read, of all replicas."""
         return self._replicas.unreadable()
 
+    def stall(self) -> LoadStall | None:
+        """Return why the latest attempts got no further; None if nothing held them up."""
+        return self._stalls.current()
+
     def records(self) -> list[ReplicaRecord]:
         """Return the records of the replicas."""
         return self._replicas.records()
@@ -248,7 +254,8 @@ class CollectionLoader:
 
     async def _reconcile_and_note(self) -> int:
         try:
-            return await self._reconcile()
+            with self._stalls.noted():
+                return await self._reconcile()
         finally:
             self._recovering.pop(self.collection_id, None)
             self._reconciled(self.collection_id)

@@ -23,7 +23,7 @@ from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
 from elanus.core.types import Family
 from elanus.core.visibility import Timestamps
 from elanus.expr import BoundFilter, ColumnData, GeometryColumn, JsonColumn
-from elanus.expr.identity_cache import IdentityCache
+from elanus.expr.kept_by_filter import KeptByFilter
 from elanus.index import JsonPath, RowMask, ScalarIndex
 from elanus.querynode.deletes import DeleteBatch
 from elanus.querynode.key_filters import Words, filter_of
@@ -31,7 +31,7 @@ from elanus.querynode.key_order import KeyOrder
 from elanus.querynode.keys import SortedKeys, match
 from elanus.querynode.row_expiry import RowExpiry
 from elanus.querynode.vectors import VectorColumn
-from elanus.querynode.visibility import FILTERS_KEPT, Mask, Selection, Visibility
+from elanus.querynode.visibility import Mask, Selection, Visibility
 from elanus.text import kept_bytes
 
 Rows = npt.NDArray[np.int64]
@@ -102,8 +102,8 @@ class Block:
         self._expiry = RowExpiry(columns[schema.ttl_field]) if schema.ttl_field else None
         if self._expiry is not None:
             self._fixed_bytes += self._expiry.nbytes
-        self._matching: IdentityCache[BoundFilter, RowMask] = IdentityCache(FILTERS_KEPT)
-        self._chosen_elements: IdentityCache[BoundFilter, Mask] = IdentityCache(FILTERS_KEPT)
+        self._matching: KeptByFilter[RowMask] = KeptByFilter()
+        self._chosen_elements: KeptByFilter[Mask] = KeptByFilter()
 
     @property
     def row_ts(self) -> Timestamps:

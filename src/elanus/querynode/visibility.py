@@ -23,14 +23,11 @@ import numpy.typing as npt
 from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp
 from elanus.core.visibility import NEVER_DELETED, Timestamps, apply_deletes, visible
 from elanus.expr import BoundFilter
-from elanus.expr.identity_cache import IdentityCache
+from elanus.expr.kept_by_filter import KeptByFilter
 from elanus.index import RowMask
 
 Mask = npt.NDArray[np.bool_]
 Rows = npt.NDArray[np.int64]
-
-FILTERS_KEPT = 16
-"""Filters whose rows are cached, per block."""
 
 
 class Selection:
@@ -60,7 +57,7 @@ class _Settled:
     def __init__(self, as_of: Timestamp) -> None:
         self.as_of = as_of
         self.alive: Selection | None = None
-        self.filtered: IdentityCache[BoundFilter, Selection] = IdentityCache(FILTERS_KEPT)
+        self.filtered: KeptByFilter[Selection] = KeptByFilter()
 
 
 class Visibility:

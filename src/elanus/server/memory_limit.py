@@ -16,8 +16,8 @@ _HARD_LEAST_MB = 64
 _AMPLE_BYTES = 12 << 30
 """With so much, a standalone server plans segments of twice the size: a search asks half as many graphs, and
 walks in a graph twice as large take 1.15 times as long."""
-_MEMBERSHIP = Path("/proc/self/cgroup")
-_GROUPS = Path("/sys/fs/cgroup")
+MEMBERSHIP = Path("/proc/self/cgroup")
+GROUPS = Path("/sys/fs/cgroup")
 _log = structlog.get_logger("server")
 
 
@@ -27,7 +27,7 @@ def machine_bytes() -> int:
 
 
 def memory_limit_bytes(
-    membership: Path = _MEMBERSHIP, groups: Path = _GROUPS, machine: int | None = None
+    membership: Path = MEMBERSHIP, groups: Path = GROUPS, machine: int | None = None
 ) -> int:
     """Return the lowest limit of the control groups that this process is in, or the memory of the machine.
 
@@ -35,7 +35,7 @@ def memory_limit_bytes(
     ``machine``: the memory of the machine, by default what it is.
     """
     limits = [machine_bytes() if machine is None else machine]
-    for file in _limit_files(membership, groups):
+    for file in limit_files("memory", "memory.limit_in_bytes", "memory.max", membership, groups):
         try:
             text = file.read_text().strip()
         except OSError:  # the group is outside of this container, or it has no limit
@@ -45,8 +45,13 @@ def memory_limit_bytes(
     return min(limits)
 
 
-def _limit_files(membership: Path, groups: Path) -> Iterator[Path]:
-    """Yield the files with the limits of the process' groups and of those that these are in."""
+def limit_files(
+    controller: str, file_v1: str, file_v2: str, membership: Path = MEMBERSHIP, groups: Path = GROUPS
+) -> Iterator[Path]:
+    """Yield the files with a controller's limits, of the process' groups and of those that these are in.
+
+    ``file_v1``, ``file_v2``: their names in the two versions of control groups.
+    """
     try:
         lines = membership.read_text().splitlines()
     except OSError:  # not Linux
@@ -54,9 +59,9 @@ def _limit_files(membership: Path, groups: Path) -> Iterator[Path]:
     for line in lines:
         _, _, kind_and_path = line.partition(":")
         kinds, _, path = kind_and_path.partition(":")
-        if not line or (kinds and "memory" not in kinds.split(",")):
+        if not line or (kinds and controller not in kinds.split(",")):
             continue
-        base, name = (groups / "memory", "memory.limit_in_bytes") if kinds else (groups, "memory.max")
+        base, name = (groups / controller, file_v1) if kinds else (groups, file_v2)
         own = base / path.lstrip("/")
         yield from (group / name for group in (own, *own.parents) if group.is_relative_to(base))
 

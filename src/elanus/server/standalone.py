@@ -46,6 +46,7 @@ from elanus.server.serving.pool import ServingPool
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
 from elanus.server.supervise import LatePipeline, PipelineSupervisor, Supervised
+from elanus.server.threads_allowed import check_room_for_threads
 
 
 def serve(settings: Settings) -> int:
@@ -53,6 +54,7 @@ def serve(settings: Settings) -> int:
     limit = set_up_process(settings.logging, "online")
     if settings.pipeline.enabled:
         check_room_for_spark(limit)
+    check_room_for_threads(settings.proxy.processes_wanted, with_spark=settings.pipeline.enabled)
     memory_bytes = memory_limit_bytes()
     import_single_threaded(settings.http)
     fitted = within_memory(with_ample_memory(settings, memory_bytes), memory_bytes)

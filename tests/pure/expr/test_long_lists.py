@@ -13,7 +13,7 @@ from filter_schemas import PLAIN, TEXT_KEY
 
 from elanus.core import limits
 from elanus.core.errors import InvalidFilter
-from elanus.expr import compile_filter, syntax
+from elanus.expr import BoundFilter, compile_filter, kept_by_filter, syntax
 from elanus.expr.key_range import shape
 from elanus.expr.long_list import LongLiterals, array_from, types_in
 from elanus.expr.parse import parse
@@ -192,3 +192,27 @@ def test_other_threads_run_while_a_template_of_millions_of_numbers_is_bound() ->
 def test_texts_of_a_key_are_read_in_pieces() -> None:
     keys = [f"key {number}" for number in range(50_000)]
     assert compile_filter(f"key in {keys}", TEXT_KEY).primary_keys() == pa.array(keys)
+
+
+def long_filter(numbers: int) -> BoundFilter:
+    return compile_filter("id in {keys}", PLAIN, {"keys": list(range(numbers))})
+
+
+def test_caches_do_not_keep_long_filters_alive(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_by_filter, "long_filters", kept_by_filter.LongFilters())
+    cache: kept_by_filter.KeptByFilter[int] = kept_by_filter.KeptByFilter()
+    short, lasting = long_filter(10), long_filter(10_000)
+    assert (short.is_long, lasting.is_long) == (False, True)
+    for number, one in enumerate((short, lasting, *(long_filter(10_000) for _ in range(30)))):
+        cache.put(one, number)
+    assert len(cache) == 1 + 1 + kept_by_filter.FILTERS_KEPT
+    assert (cache.get(short), cache.get(lasting), max(cache.values())) == (0, 1, 31)
+    del lasting, one
+    assert len(cache) == 1 + kept_by_filter.FILTERS_KEPT, (
+        "the last ones are held, for the next page of an iterator"
+    )
+    monkeypatch.setattr(kept_by_filter, "LONG_KEPT_BYTES", 2_000_000)
+    cache.put(long_filter(10_000), 32)
+    assert sorted(cache.values()) == [0, 31, 32]
+    cache.put(long_filter(100_000), 33)
+    assert sorted(cache.values()) == [0, 33], "one of any size"

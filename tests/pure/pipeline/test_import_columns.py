@@ -97,6 +97,8 @@ def test_numbers_of_any_width_fit_if_their_values_do(
         (DataType.FLOAT, pa.float64(), 1e39),
         (DataType.FLOAT, pa.int64(), 2**24 + 1),
         (DataType.DOUBLE, pa.int64(), 2**53 + 1),
+        (DataType.DOUBLE, pa.int64(), 2**63 - 1),
+        (DataType.FLOAT, pa.uint64(), 2**64 - 1),
         (DataType.INT8, pa.decimal128(3, 0), 128),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from fakes import CID, DEFAULT, OTHER, collection, index, schema
 from proxy_bench import NODE, Bench, asked, refused
 
-from elanus.api.querycoord import LoadStatus, ResourceGroupStatus, UnreadableSegment
+from elanus.api.querycoord import LoadStall, LoadStatus, ResourceGroupStatus, UnreadableSegment
 from elanus.api.querynode import SegmentServing
 from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import (
@@ -21,6 +21,7 @@ from elanus.core.errors import (
     InvalidParameter,
     PartitionNotFound,
     PartitionNotLoaded,
+    Unavailable,
 )
 from elanus.core.group_config import GroupConfig
 from elanus.core.ids import CollectionID, FieldID, IndexID, NodeID, SegmentID
@@ -328,6 +329,21 @@ def test_the_load_state_names_segments_that_cannot_be_read() -> None:
         assert found.obstacle.startswith("segment 0: damaged; segment 1: damaged")
         assert found.obstacle.endswith("(and 2 more segments)")
         assert bench.verbs.load_state("default", "c", ["_default"]).obstacle == ""
+
+    asked(work)
+
+
+def test_who_waits_for_a_load_is_told_what_holds_it_up() -> None:
+    def work(bench: Bench) -> None:
+        bench.query.statuses = [replace(loaded(100, 66), stall=LoadStall("the store does not answer", 29.0))]
+        assert bench.verbs.load_state("default", "c", []).obstacle == "the store does not answer"
+        assert bench.verbs.loading_progress("default", "c", []).percentage == 66
+        bench.query.statuses = [replace(loaded(100, 66), stall=LoadStall("the store does not answer", 42.3))]
+        with pytest.raises(Unavailable, match=r"c is not loaded yet: for 42 s .*the store does not answer"):
+            bench.verbs.loading_progress("default", "c", [])
+        assert bench.verbs.loading_progress("default", "c", ["_default"]).percentage == 100
+        bench.query.statuses = [replace(loaded(100, 100), stall=LoadStall("the store does not answer", 42.3))]
+        assert bench.verbs.load_state("default", "c", []).obstacle == ""
 
     asked(work)
 

@@ -12,6 +12,7 @@ from test_loading import ONE, TWO_PARTITIONS, loaded
 from elanus.api.querycoord import UnreadableSegment
 from elanus.api.querynode import SegmentServing
 from elanus.api.recovery import DamagedManifest
+from elanus.core.errors import StoreAway, Unavailable
 from elanus.core.heirs import Heirs
 from elanus.core.ids import IndexID, SegmentID
 from elanus.querycoord.handoff import Handoff, decide, has_rows, hold_back
@@ -287,3 +288,23 @@ def test_segments_are_forgotten_when_they_are_read_replaced_or_no_longer_wanted(
     assert [one.manifest.segment_id for one in found.all()] == [1]
     assert found.waiting({}, 0.0) == {}
     assert found.due_s() is None
+
+
+async def test_a_load_says_what_holds_it_up_and_goes_on_when_that_is_over() -> None:
+    bench = Bench()
+    bench.set_data(recovery(ONE, manifest(1)))
+    bench.node.calls.failing["load_segment"] = StoreAway("the store s3://b does not answer")
+    await loaded(bench)
+    await asyncio.sleep(40)
+    (status,) = await bench.coord.loads(CID)
+    assert status.stall is not None
+    assert (status.stall.reason, 39 < status.stall.for_s < 42) == ("the store s3://b does not answer", True)
+    bench.node.calls.failing["load_segment"] = Unavailable("the node is lost")
+    await asyncio.sleep(20)
+    (status,) = await bench.coord.loads(CID)
+    assert status.stall is not None, "the store has not answered meanwhile"
+    bench.node.calls.failing.clear()
+    await asyncio.sleep(20)
+    (status,) = await bench.coord.loads(CID)
+    assert (status.stall, status.percentages) == (None, {DEFAULT: 100})
+    await bench.coord.stop()

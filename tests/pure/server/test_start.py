@@ -9,6 +9,7 @@ import os
 import resource
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from elanus.proxy.wire.connection_limit import accepted_max
 from elanus.server.data_dir import DataDir
 from elanus.server.open_files import check_room_for_spark, connections_for, http_connections_for
 from elanus.server.startup import CannotStart
+from elanus.server.threads_allowed import check_room_for_threads, limits_of_threads
 from elanus.storage.local import LocalStore
 from elanus.storage.port import StorageFailed
 
@@ -100,6 +102,43 @@ def test_a_server_without_a_pipeline_needs_no_room_for_spark(tmp_path: Path) -> 
     command = [sys.executable, "-c", WITHOUT_SPARK, str(tmp_path / "data")]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.endswith("served\n")
+
+
+def test_a_server_that_may_start_few_threads_is_refused_with_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """gRPC's library ends a process that is refused one of its first threads."""
+    start, started = threading.Thread.start, []
+
+    def start_ten(thread: threading.Thread) -> None:
+        if len(started) == 10:
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_ten)
+    with pytest.raises(CannotStart, match=r"10 more threads, and it needs at least 128, 96 of .*TasksMax"):
+        check_room_for_threads(1, with_spark=True)
+    assert not any(thread.is_alive() for thread in started)
+    with pytest.raises(CannotStart, match=r"it needs at least 32: .*ulimit -u"):
+        check_room_for_threads(1, with_spark=False)
+    monkeypatch.undo()
+    check_room_for_threads(2, with_spark=True)
+
+
+def test_the_limits_of_threads_that_are_known_are_named(tmp_path: Path) -> None:
+    group = tmp_path / "groups" / "a" / "b"
+    group.mkdir(parents=True)
+    for name, text in {
+        "b/pids.max": "max",
+        "b/pids.current": "7",
+        "pids.max": "64",
+        "pids.current": "60",
+    }.items():
+        (group.parent / name).write_text(f"{text}\n")
+    (tmp_path / "cgroup").write_text("0::/a/b\n")
+    first, *_ = limits_of_threads(tmp_path / "cgroup", tmp_path / "groups")
+    assert first == f"{group.parent / 'pids.max'} is 64, of which 60 are taken"
 
 
 @pytest.mark.parametrize("limit", [512, 1 << 20, resource.RLIM_INFINITY])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import http.client
 import importlib.util
 import json
 import socket
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -187,6 +188,8 @@ def test_other_applications_can_be_mounted(port: int) -> None:
         (LIST, b"{}", "POST", {"content_type": "text/plain", "referer": "http://evil.example/"}, 415, 1801),
         (LIST, b"{}", "POST", {"content_type": "multipart/form-data", "cookie": "a=1"}, 415, 1801),
         (LIST, b"{}", "POST", {"content_type": "application/json; charset=utf-8"}, 200, 0),
+        (LIST, b"{}", "POST", {"content_encoding": "identity"}, 200, 0),
+        (LIST, gzip.compress(b"{}"), "POST", {"content_encoding": "gzip"}, 415, 1801),
         (LIST, b"{}", "POST", {"origin": "http://evil.example"}, 403, 403),
         (LIST, b"{}", "POST", {"origin": "null"}, 403, 403),
         (LIST, b"{}", "POST", {"host": "evil.example"}, 403, 403),
@@ -345,6 +348,43 @@ def test_requests_in_progress_are_answered_when_the_server_stops(verbs: FakeVerb
         stopped.result(60)
         with pytest.raises(OSError):
             socket.create_connection(("127.0.0.1", port), timeout=5)
+
+
+def test_what_has_not_begun_when_its_client_leaves_is_not_done(verbs: FakeVerbs) -> None:
+    entered, leave = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def slowly(database: str) -> list[Any]:
+        seen.append(database)
+        entered.set()
+        assert leave.wait(30)
+        return []
+
+    class Workers(ThreadPoolExecutor):
+        def submit(self, *work: Any, **named: Any) -> Future[Any]:
+            given.append(super().submit(*work, **named))
+            return given[-1]
+
+    given: list[Future[Any]] = []
+    verbs.list_collections = slowly  # type: ignore[method-assign]
+    with Workers(1) as workers, capture_logs() as logs, contextlib.ExitStack() as stack:
+        server = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1_000_000)
+        port = int(server.start().rpartition(":")[2])
+        connections = []
+        for name in ("begun", "left", "waits"):
+            connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+            connections.append(stack.enter_context(contextlib.closing(connection)))
+            body = json.dumps({"dbName": name}) + " " * 500_000
+            connection.request("POST", LIST, body, {"content-type": "application/json"})
+            until(lambda: len(given) == len(connections), "the request waits for a thread")
+            assert entered.wait(30)
+        for connection in connections[:2]:
+            connection.close()
+        until(given[1].cancelled, "the request is given up")
+        leave.set()
+        assert json.loads(connections[2].getresponse().read())["code"] == 0
+        server.stop(grace_s=0)
+    assert (seen, logs) == (["begun", "waits"], [])
 
 
 def test_answers_do_not_wait_for_acknowledgements(verbs: FakeVerbs) -> None:

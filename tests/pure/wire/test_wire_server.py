@@ -8,6 +8,7 @@ from contextlib import ExitStack, suppress
 import grpc
 import pytest
 from fake_verbs import FakeVerbs
+from structlog.testing import capture_logs
 from wire_calls import calls_of
 from wire_messages import Call, float_vectors, key_message, scalar_data, schema_bytes, vector_message
 
@@ -16,6 +17,7 @@ from elanus.core.limits import GRPC_MESSAGE_MAX_BYTES
 from elanus.core.schema import DataType
 from elanus.proxy.wire.message_limit import received_max_bytes
 from elanus.proxy.wire.server import MilvusServer
+from elanus.rpc.serving.calls import MalformedLog
 
 DIM = 1024
 
@@ -113,3 +115,13 @@ def test_malformed_bytes_are_a_grpc_error(port: int) -> None:
         with pytest.raises(grpc.RpcError) as refusal:
             send(b"\xff\xff\xff", timeout=10)
     assert refusal.value.code() is grpc.StatusCode.INTERNAL
+
+
+def test_malformed_requests_are_logged_once_a_minute() -> None:
+    """Anybody can send them, without signing in."""
+    log = MalformedLog(iter((0.0, 1.0, 59.0, 60.0)).__next__)
+    with capture_logs() as logged:
+        for _ in range(4):
+            log.note("/Search", ValueError("x" * 10_000))
+    assert [(one["rpc"], one["not_logged"]) for one in logged] == [("/Search", 0), ("/Search", 2)]
+    assert max(len(one["error"]) for one in logged) == 300

@@ -41,7 +41,8 @@ class LoadedView:
 @dataclass(frozen=True, slots=True)
 class LoadStateView:
     """``state``: ``NotExist``, ``NotLoad``, ``Loading`` or ``Loaded``. ``obstacle``: the logs and
-    segments that cannot be read, with reason and remedy; empty when there are none."""
+    segments that cannot be read, with reason and remedy, and what holds up the load; empty when there is
+    nothing of this kind."""
 
     state: str
     obstacle: str = ""

@@ -13,11 +13,9 @@ Other applications on the same port (static pages, for example) are mounted with
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from http import HTTPStatus
-from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -32,6 +30,7 @@ from elanus.proxy.rest.errors import BAD_FORMAT
 from elanus.proxy.rest.front import Reply, RestFront
 from elanus.proxy.rest.openapi import document
 from elanus.proxy.rest.table import PREFIX, TABLE
+from elanus.proxy.rest.unbegun import in_thread
 from elanus.proxy.rest.values import encoded
 from elanus.rpc.serving.held import HeldBytes, Holding
 
@@ -124,7 +123,7 @@ class _Api:
             work: Callable[[], Reply] = lambda: self._front.answer(  # noqa: E731
                 path, headers, body, client, table, success
             )
-            return response_of(await self._in_thread(work))
+            return response_of(await in_thread(self._workers, request.scope, work))
 
     async def _body(self, request: Request, holding: Holding) -> bytes:
         """Return the parameters of a request. Raises `Refused`."""
@@ -138,7 +137,8 @@ class _Api:
         except Refused as refused:
             return response_of(refused.reply)
         headers, client = _headers(request), _client(request)
-        return response_of(await self._in_thread(lambda: self._described(headers, client)))
+        work = lambda: self._described(headers, client)  # noqa: E731
+        return response_of(await in_thread(self._workers, request.scope, work))
 
     def _described(self, headers: Mapping[str, str], client: str) -> Reply:
         if (refused := self._front.refused(_OPENAPI, headers, client)) is not None:
@@ -147,9 +147,6 @@ class _Api:
             self._openapi = encoded(document())
         return Reply(HTTPStatus.OK, self._openapi)
 
-    def _in_thread(self, work: Callable[[], Any]) -> Awaitable[Any]:
-        return asyncio.get_running_loop().run_in_executor(self._workers, work)
-
     def _check(self, request: Request) -> None:
         self._entrance.check_origin(request)
         for name in _ONCE:
@@ -157,6 +154,14 @@ class _Api:
                 raise Refused(
                     HTTPStatus.BAD_REQUEST, f"the request has several headers {name.title()}: send one"
                 )
+        encoding = request.headers.get("content-encoding", "identity").strip().lower()
+        if encoding not in ("", "identity"):
+            raise Refused(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                f"a body of the encoding {encoding[:100]} is not supported: send it as it is, without "
+                "the header Content-Encoding",
+                BAD_FORMAT,
+            )
         kind = request.headers.get("content-type", _JSON_TYPES[0]).partition(";")[0].strip().lower()
         if kind not in _JSON_TYPES and not kind.endswith("+json") and _is_of_browser(request):
             raise Refused(

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from typing import Any
+from typing import Any, cast
 
 import orjson
 import uvicorn
@@ -19,10 +19,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from elanus.core.errors import Unavailable
+from elanus.proxy.rest.accepting import Acceptor
 from elanus.proxy.rest.app import application
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.lingering import LingeringTransport
 from elanus.proxy.rest.renewed import RenewedContext
+from elanus.proxy.rest.unbegun import Unbegun
 from elanus.proxy.wire.connection_limit import RefusalLog, spare_connections, too_many
 from elanus.rpc.origins import is_local_name
 from elanus.rpc.security import FrontSecurity
@@ -40,13 +42,28 @@ _TLS_GOODBYE_WAIT_S = 0.2
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Gives up TLS clients that do not say hello or goodbye in time; asyncio's own limits are 60 and 30 s."""
+    """Has uvicorn's connections accepted by an `Acceptor`.
 
-    async def create_server(self, *arguments: Any, **options: Any) -> asyncio.Server:
-        if options.get("ssl") is not None:
-            options["ssl_handshake_timeout"] = _TLS_HELLO_WAIT_S
-            options["ssl_shutdown_timeout"] = _TLS_GOODBYE_WAIT_S
-        return await super().create_server(*arguments, **options)
+    Gives up TLS clients that do not say hello or goodbye in time; asyncio's own limits are 60 and 30 s.
+    """
+
+    def __init__(self, connected: Callable[[], int], most: int | None, refused: Callable[[], None]) -> None:
+        super().__init__()
+        self._connected = connected
+        self._most = most
+        self._refused = refused
+
+    async def create_server(self, protocol_factory: Any, **options: Any) -> Any:  # type: ignore[override]
+        return Acceptor(
+            protocol_factory,
+            options["sock"],
+            tls=options["ssl"],
+            hello_wait_s=_TLS_HELLO_WAIT_S,
+            goodbye_wait_s=_TLS_GOODBYE_WAIT_S,
+            connected=self._connected,
+            most=self._most,
+            refused=self._refused,
+        )
 
 
 class _Protocol(HttpToolsProtocol):
@@ -70,6 +87,7 @@ class _Protocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(LingeringTransport(transport, self.loop, lambda: self._is_arriving))
         self._head_due = self.loop.call_later(HEAD_WAIT_S, self._give_up)
+        self._unbegun = Unbegun()
         limit, self.limit_concurrency = self.limit_concurrency, None
         if limit is not None and len(self.connections) > limit:
             self.config.refusals.note()
@@ -79,6 +97,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_due.cancel()
+        self._unbegun.give_up()
         self.transport.close_now()
         super().connection_lost(exc)
 
@@ -107,6 +126,7 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_due.cancel()
         super().on_headers_complete()
+        self._unbegun.attach(cast(dict[str, Any], self.scope))  # the request's task has not run yet
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
@@ -115,6 +135,9 @@ class _Protocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._is_arriving = False
         super().on_message_complete()
+        # uvicorn reads no further after a large body, and would not see that the client leaves.
+        if not self.pipeline:
+            self.flow.resume_reading()
 
     def on_response_complete(self) -> None:
         if self._is_arriving and self.cycle.response_complete:  # else it is an earlier request's response
@@ -255,8 +278,14 @@ class RestServer:
         listener.setblocking(False)
         return listener
 
+    def _new_loop(self) -> _Loop:
+        config, limit = self._server.config, self._server.config.limit_concurrency
+        assert isinstance(config, _Config)
+        most = None if limit is None else limit + spare_connections(limit)
+        return _Loop(lambda: len(self._server.server_state.connections), most, config.refusals.note)
+
     def _serve(self, listener: socket.socket) -> None:
-        with listener, asyncio.Runner(loop_factory=_Loop) as runner:
+        with listener, asyncio.Runner(loop_factory=self._new_loop) as runner:
             runner.run(self._server.serve(sockets=[listener]))
             if self._has_tls:  # the loop must not end before its connections
                 runner.run(asyncio.sleep(2 * _TLS_GOODBYE_WAIT_S))

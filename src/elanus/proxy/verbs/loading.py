@@ -13,6 +13,7 @@ from elanus.core.errors import (
     IndexNotFound,
     InvalidParameter,
     PartitionNotLoaded,
+    Unavailable,
 )
 from elanus.core.ids import CollectionID, FieldID, NodeID, SegmentID
 from elanus.core.rate_limits import Action
@@ -22,6 +23,9 @@ from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import VerbFamily, partition_ids, refuse_partitions
 
 _OBSTACLES_SHOWN = 5
+_STALL_TOLD_S = 30.0
+"""A client that waits for a load is told after this time why it does not go on. A store that is restarted is
+back earlier."""
 
 
 class Loading(VerbFamily):
@@ -72,7 +76,14 @@ class Loading(VerbFamily):
         status = self._status(cached.collection_id)
         if status is None:
             raise CollectionNotLoaded(f"collection not loaded[collection={collection}]")
-        return _loaded(cached, status, partitions)
+        view = _loaded(cached, status, partitions)
+        if view.percentage < 100 and status.stall is not None and status.stall.for_s > _STALL_TOLD_S:
+            raise Unavailable(
+                f"collection {collection} is not loaded yet: for {status.stall.for_s:.0f} s its load could "
+                f"not go on: {status.stall.reason}. It goes on by itself when this is repaired; see "
+                "`elanus doctor`"
+            )
+        return view
 
     def load_state(self, database: str, collection: str, partitions: Sequence[str]) -> LoadStateView:
         try:
@@ -166,7 +177,8 @@ def _obstacle(cached: CachedCollection, status: LoadStatus, partitions: Sequence
     wanted = partition_ids(cached, tuple(partitions))
     found = [one.reason for one in status.unreadable if not wanted or one.partition_id in wanted]
     more = f" (and {len(found) - _OBSTACLES_SHOWN} more segments)" if len(found) > _OBSTACLES_SHOWN else ""
-    return "; ".join([*status.unreadable_logs, *found[:_OBSTACLES_SHOWN]]) + more
+    stalls = [status.stall.reason] if status.stall and _percentage(status) < 100 else []
+    return "; ".join([*status.unreadable_logs, *stalls, *found[:_OBSTACLES_SHOWN]]) + more
 
 
 def _loaded(cached: CachedCollection, status: LoadStatus, partitions: Sequence[str]) -> LoadedView:

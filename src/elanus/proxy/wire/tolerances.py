@@ -79,6 +79,12 @@ TOLERANCES = (
         "collection, a property",
         "used: limit and offset reach over 1,000,000 rows; indexes stay as they are",
     ),
+    Tolerance(
+        "`lazyload.enabled`",
+        "collection, a property",
+        "kept and described, no effect: a load reads what is loaded; `load_fields` leaves fields out, and "
+        "`mmap.enabled` maps files",
+    ),
     Tolerance("any other property", "collection, database", "kept and described, no effect"),
     Tolerance("`priority`", "load", "accepted, no effect: loads have one priority"),
     Tolerance("`is_l0`", "compact", "accepted: every compaction that rewrites segments folds deletes in"),

@@ -20,6 +20,8 @@ import structlog
 from elanus.rpc.serving import queue
 from elanus.rpc.serving.waiting import serves
 
+_LOG_S = 60.0
+_ERROR_MAX_CHARS = 300
 _log = structlog.get_logger("rpc")
 
 
@@ -36,6 +38,29 @@ class UnaryMethod:
     deserialize: Callable[[bytes], Any]
     serialize: Callable[[Any], bytes]
     kind: Callable[[Any], Any] | None
+
+
+class MalformedLog:
+    """Logs malformed requests, one in a minute: anybody can send them, and the log must not fill the disk."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self._now_s = now_s
+        self._logged_s = float("-inf")
+        self._not_logged = 0
+
+    def note(self, rpc: str, error: Exception) -> None:
+        """From any thread: a number that two of them change at once may be wrong by one."""
+        now_s = self._now_s()
+        if now_s - self._logged_s < _LOG_S:
+            self._not_logged += 1
+            return
+        self._logged_s, not_logged, self._not_logged = now_s, self._not_logged, 0
+        _log.warning(
+            "malformed request", rpc=rpc, error=repr(error)[:_ERROR_MAX_CHARS], not_logged=not_logged
+        )
+
+
+malformed = MalformedLog()
 
 
 class UnaryCall:
@@ -192,7 +217,7 @@ class UnaryCall:
             return self.method.deserialize(data)
         except Exception as error:  # noqa: BLE001 - the client's fault, in whatever form the codec reports it
             self.end(grpc.StatusCode.INTERNAL, "Exception deserializing request!")
-            _log.warning("malformed request", rpc=self.method.path, error=repr(error))
+            malformed.note(self.method.path, error)
             return None
 
     # for handlers: as grpc.ServicerContext

@@ -38,6 +38,7 @@ from elanus.server.process_setup import set_up_process, stop_signals
 from elanus.server.report import Report
 from elanus.server.settings import Settings
 from elanus.server.startup import CannotStart
+from elanus.server.threads_allowed import check_room_for_threads
 from elanus.server.waiting import first_of
 
 if TYPE_CHECKING:
@@ -50,6 +51,7 @@ def run(settings: Settings, roles: tuple[str, ...]) -> int:
     limit = set_up_process(settings.logging, "+".join(roles))
     if "datanode" in roles:
         check_room_for_spark(limit)
+    check_room_for_threads(1, with_spark="datanode" in roles)
     if "proxy" in roles:
         import_single_threaded(settings.http)
     return asyncio.run(_run(settings, roles))
