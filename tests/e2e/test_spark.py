@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from harness import Server, until
 from pymilvus import DataType, MilvusClient
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from spark_classes import lend
 
@@ -254,7 +255,14 @@ def test_a_frame_of_a_table_is_written_with_the_options_of_the_write(
     write.mode("append").save()
     spark.sql(f"create table other using elanus options (uri '{shared.uri}', collection 'written_to')")
     spark.sql("insert into other select * from first_rows where id = 0")  # the names and types are the same
-    for name in ("first_rows", "other"):
+    with pytest.raises(AnalysisException, match="does not say which table these rows are for"):
+        spark.sql(f"create table third using elanus options ({options}) as select * from other")
+    rows.where("id < 0").write.format("elanus").options(uri=shared.uri, collection="written_to").saveAsTable(
+        "third"
+    )
+    with pytest.raises(AnalysisException, match=r"a query has made .* does not know its collection"):
+        spark.table("third").count()
+    for name in ("first_rows", "other", "third"):
         spark.sql(f"drop table {name}")
 
     def ids() -> list[int]:

@@ -148,6 +148,14 @@ def test_local_sessions_have_room_for_a_short_task_next_to_a_long_one(tmp_path: 
     assert conf["spark.driver.host"] == "127.0.0.1"
 
 
+def test_a_local_session_that_stood_still_does_not_lose_its_only_executor(tmp_path: Path) -> None:
+    """Spark 4 cannot register it again. Executors on other machines are given up as Spark does it."""
+    setting = "spark.storage.blockManagerHeartbeatTimeoutMs"
+    a_day_ms = 24 * 3600 * 1000
+    assert int(spark_conf(SparkSettings(), tmp_path, tmp_path / "log")[setting]) > a_day_ms
+    assert setting not in spark_conf(SparkSettings(master="spark://host:7077"), tmp_path, tmp_path / "log")
+
+
 @pytest.mark.parametrize("master", ["local[*]", "spark://host:7077"])
 def test_all_temporary_files_are_in_the_scratch_directory(tmp_path: Path, master: str) -> None:
     scratch = tmp_path / 'the "scratch"'

@@ -15,7 +15,7 @@ from elanus.api.idempotency import repeatable
 from elanus.api.snapshots import RestoreJob, SnapshotView
 from elanus.core.catalog import Collection, Index
 from elanus.core.ids import CollectionID, PartitionID, TaskID
-from elanus.core.imports import ImportTask, WriteMode
+from elanus.core.imports import ImportTask, WriteMode, WritePlace
 from elanus.core.schema import CollectionSchema
 from elanus.core.segments import DeltaLog, IndexFile, SegmentManifest
 from elanus.core.timestamps import NO_TIMESTAMP, Timestamp
@@ -69,6 +69,14 @@ class SnapshotLease:
     path: str
     read_ts: Timestamp
     expires_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteTarget:
+    """Where a write goes, and the schema that its rows have to fit."""
+
+    place: WritePlace
+    schema: CollectionSchema
 
 
 class SnapshotApi(Protocol):
@@ -171,7 +179,14 @@ class ConnectorApi(Protocol):
     async def write_schema(
         self, database: str, collection: str, partition: str, mode: WriteMode
     ) -> CollectionSchema:
-        """Return the schema that the rows of such a write have to fit. Raises what `write_files` would."""
+        """Return the schema of `write_target`, for connectors of former releases."""
+        ...
+
+    @repeatable
+    async def write_target(
+        self, database: str, collection: str, partition: str, mode: WriteMode
+    ) -> WriteTarget:
+        """Return where such a write would go now. Raises what `write_files` would."""
         ...
 
     @repeatable
@@ -185,12 +200,15 @@ class ConnectorApi(Protocol):
         mode: WriteMode = WriteMode.APPEND,
         batch: int = -1,
         query_id: str = "",
+        place: WritePlace | None = None,
     ) -> ImportTask:
         """As `start_import`, once for each ``write_id``: a further call returns the task of the first, unless
         that failed. ``batch``: its number, where ``write_id`` names a stream of writes, of which one that is
         not above the last is not written again; ``query_id``: who writes the stream, "" if that is not known.
-        The task that is returned has the batch and the query that were written. Raises `InvalidParameter` for
-        an empty or too long ``write_id``, and for a ``mode`` that does not fit the collection."""
+        The task that is returned has the batch and the query that were written. ``place``: what the names
+        meant when the write began (`write_target`), None if that is not known. Raises `InvalidParameter` for
+        an empty or too long ``write_id``, a ``mode`` that does not fit the collection, and where the names
+        mean another place by now."""
         ...
 
     @repeatable

@@ -124,6 +124,17 @@ ENDED = frozenset({ImportState.FAILED, ImportState.COMPLETED})
 
 
 @dataclass(frozen=True, slots=True)
+class WritePlace:
+    """What the names of a collection and a partition mean.
+
+    ``partition_id`` is `ALL_PARTITIONS` where a partition key decides, and for a delete that names none.
+    """
+
+    collection_id: CollectionID
+    partition_id: PartitionID
+
+
+@dataclass(frozen=True, slots=True)
 class ImportTask:
     """The record of an import. ``collection`` and ``partition`` are the names the client gave.
 

@@ -27,6 +27,7 @@ from typing import Any, TypeVar
 
 from elanus.core.faults import JobFault
 from elanus.pipeline.class_archive import ClassArchive
+from elanus.pipeline.last_words import LastWords
 from elanus.pipeline.port import JobLost, RunningJob
 
 Plan = TypeVar("Plan")
@@ -214,8 +215,14 @@ class Drivers:
                 ours.close()
                 raise DriverFailed("the data node ends")
             self._process = process = subprocess.Popen(
-                [*self._command, str(theirs.fileno())], stdin=subprocess.PIPE, pass_fds=(theirs.fileno(),)
+                [*self._command, str(theirs.fileno())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                pass_fds=(theirs.fileno(),),
             )
+        assert process.stdout is not None
+        words = LastWords(process.stdout)
         connection = Connection(ours.detach())
         try:
             connection.send(self._order)
@@ -223,11 +230,12 @@ class Drivers:
         except (EOFError, OSError):
             connection.close()
             _close_input(process)
-            raise DriverFailed(f"{_GONE} with code {process.wait()} before Spark ran") from None
+            code = process.wait()
+            raise DriverFailed(words.explained(f"{_GONE} with code {code} before Spark ran", code)) from None
         if isinstance(first, NotStarted):
             connection.close()
             _kill(process)
-            raise DriverFailed(first.reason)
+            raise DriverFailed(words.explained(first.reason))
         return DriverSession(process, connection, first)
 
     def close(self) -> None:

@@ -308,7 +308,7 @@ def _byte_vectors(field: FieldSchema, column: pa.Array, place: Place) -> Given:
         values = values.cast(pa.float64())
         is_whole = pc.equal(values, pc.trunc(values))
     fits = pc.and_(is_whole, pc.and_(pc.greater_equal(values, low), pc.less_equal(values, high)))
-    if not pc.all(fits).as_py():
+    if not pc.all(fits, min_count=0).as_py():
         at = _first(pc.invert(fits))
         row, position = divmod(at, field.dim)
         place.refuse(

@@ -34,6 +34,7 @@ _WAIT_POLICY = "spark.executorEnv.OMP_WAIT_POLICY"
 """How a thread of an index build waits for the others. By default it spins for milliseconds, thousands of
 times in a build, on a processor that other tasks and the online side could use."""
 _QUICK_JVM = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+_NEVER_MS = 365 * 24 * 3600 * 1000
 _NO_SHARED_COUNTERS = "-XX:-UsePerfData"
 """Without it Java keeps a file in the system's temporary directory, which a killed JVM leaves there."""
 
@@ -97,6 +98,9 @@ def spark_conf(
     if settings.is_local:
         conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
         conf["spark.driver.extraJavaOptions"] += f" {_QUICK_JVM}"
+        # A process that stood still for two minutes would take its only executor, itself, for lost. Its tasks
+        # would run twice, and Spark 4 cannot register it again: it looks for the endpoint of a cluster.
+        conf["spark.storage.blockManagerHeartbeatTimeoutMs"] = str(_NEVER_MS)
     else:
         conf["spark.executor.memory"] = f"{settings.executor_memory_mb}m"
         if settings.executor_cores:

@@ -100,7 +100,10 @@ def _spark_settings(settings: Settings) -> SparkSettings:
 
 def pipeline_order(settings: Settings, scratch: Path) -> PipelineOrder:
     """Return what the pipeline process gets to know: no more than it needs."""
-    logging = LogForm(settings.logging.level, settings.logging.format)
+    form = settings.logging.format
+    if form == "auto":  # what it writes goes through a pipe to this process
+        form = "console" if sys.stderr.isatty() else "json"
+    logging = LogForm(settings.logging.level, form)
     return PipelineOrder(_spark_settings(settings), scratch, settings.pipeline.nice, logging)
 
 

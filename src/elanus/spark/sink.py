@@ -29,14 +29,13 @@ import structlog
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from elanus.api.connector import ConnectorApi
+from elanus.api.connector import ConnectorApi, WriteTarget
 from elanus.core.errors import DeadlineExceeded, ElanusError, InvalidParameter
 from elanus.core.faults import StorageFault
 from elanus.core.given_types import check_columns
 from elanus.core.import_files import LIST_SUFFIX
-from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode
+from elanus.core.imports import ENDED, ImportState, ImportTask, WriteMode, WritePlace
 from elanus.core.limits import IMPORT_FILES_MAX
-from elanus.core.schema import CollectionSchema
 from elanus.spark.asking import answered, ask
 from elanus.spark.options import WriteOptions
 from elanus.spark.plain_errors import plain_errors
@@ -59,19 +58,22 @@ T = TypeVar("T")
 class Staged(WriterCommitMessage):
     """A task's file, below the import directory ("": no rows), and its number of rows.
 
-    ``query_id``: the streaming query that the task belongs to, "" if there is none.
+    ``query_id``: the streaming query that the task belongs to, "" if there is none. ``place``: what the names
+    of the write meant when it began.
     """
 
     file: str
     rows: int
     query_id: str = ""
+    place: WritePlace | None = None
 
 
 class Staging:
-    """Writes the files of one write into the import directory at ``url``."""
+    """Writes the files of one write, which goes to ``place``, into the import directory at ``url``."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, place: WritePlace | None = None) -> None:
         self._url = url
+        self._place = place
 
     @plain_errors()
     def write(self, batches: Iterator[pa.RecordBatch]) -> Staged:
@@ -89,7 +91,7 @@ class Staging:
                 return Staged("", 0)
             writer.close()
             self._store().put_file(name, file)
-        return Staged(name, rows)
+        return Staged(name, rows, place=self._place)
 
     def write_empty(self, schema: pa.Schema) -> Staged:
         """Put a file without rows."""
@@ -98,7 +100,7 @@ class Staging:
             file = Path(scratch) / "rows.parquet"
             pq.write_table(schema.empty_table(), file)
             self._store().put_file(name, file)
-        return Staged(name, 0)
+        return Staged(name, 0, place=self._place)
 
     @contextlib.contextmanager
     def named(self, files: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -154,17 +156,18 @@ class Sink:
 
     def __init__(self, options: WriteOptions, columns: pa.Schema, *, waits: bool = False) -> None:
         self._options = options
-        schema, directory = self._answered(self._target) if waits else self._ask(self._target)
+        target, directory = self._answered(self._target) if waits else self._ask(self._target)
+        schema = target.schema
         if options.operation is WriteMode.DELETE:
             _check_only_keys(schema.primary_field.name, columns)
         check_columns(schema, columns, "the frame")
-        self.staging = Staging(options.import_directory or directory)
+        self.staging = Staging(options.import_directory or directory, target.place)
         self.staging.check()
 
-    async def _target(self, server: ConnectorApi) -> tuple[CollectionSchema, str]:
+    async def _target(self, server: ConnectorApi) -> tuple[WriteTarget, str]:
         to = self._options
-        schema = await server.write_schema(to.database, to.collection, to.partition, to.operation)
-        return schema, await server.import_directory()
+        target = await server.write_target(to.database, to.collection, to.partition, to.operation)
+        return target, await server.import_directory()
 
     @plain_errors()
     def commit(self, messages: Sequence[WriterCommitMessage | None], write_id: str, batch: int = -1) -> None:
@@ -182,11 +185,20 @@ class Sink:
         if not files:
             return
         to = self._options
-        query_id = next((m.query_id for m in messages if isinstance(m, Staged)), "")
+        staged = [m for m in messages if isinstance(m, Staged) and m.file]
+        query_id, place = staged[0].query_id, staged[0].place
         with self.staging.named(files) as names:
             task = self._answered(
                 lambda server: server.write_files(
-                    to.database, to.collection, to.partition, names, write_id, to.operation, batch, query_id
+                    to.database,
+                    to.collection,
+                    to.partition,
+                    names,
+                    write_id,
+                    to.operation,
+                    batch,
+                    query_id,
+                    place,
                 )
             )
             _check_is_next(task, write_id, batch, query_id)

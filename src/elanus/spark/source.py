@@ -151,7 +151,7 @@ class ElanusSource(DataSource):
 
     @plain_errors()
     def reader(self, schema: StructType) -> ElanusReader | ElanusChangeReader:
-        kept = tables.table_options(schema)
+        kept = None if tables.made_of_query(schema) else tables.table_options(schema)
         lease = getattr(self, "lease", None)
         if lease is not None:
             options = parse_options(self._given())
@@ -164,8 +164,10 @@ class ElanusSource(DataSource):
                 _check_columns(snapshot_of(options, lease).schema, options, schema)
         else:
             raise InvalidParameter(
-                "a collection defines its columns itself: give .option('columns'), not .schema(); "
-                "CREATE TABLE takes no list of columns and no query (AS SELECT, saveAsTable)"
+                "a collection defines its columns itself: give .option('columns'), not .schema(). A table "
+                "that a query has made (AS SELECT, saveAsTable), or one with a list of columns, does not "
+                "know its collection, which has the rows: drop the table, and make it by create table ... "
+                "using elanus options (collection '...')"
             )
         if options.changes_from is not None:
             return ElanusChangeReader(options, lease, schema)

@@ -9,7 +9,12 @@ An insert gets the columns of its query. Spark gives them the metadata of the ta
 unless their names and types are those of the table already: then they have that of the table that they were
 read from, or none. So a table has a column of a type of its own, which no other table and no frame has: a
 text as ``varchar`` of a length by its options, far longer than any text. To Spark it is a string otherwise.
-Without a column of texts an insert has to name its collection (`check_certain`).
+Rows of the same table keep that type, and so do those that a query reads for a new table: only an insert
+that Spark fitted to its table lacks it. Any other has to name its collection (`check_certain`).
+
+A table that is made of a query (AS SELECT, saveAsTable) has the columns of the query, and Spark tells a data
+source nothing about it: to the writer it is any write. Where the query read a table from here, its columns
+come with that table's metadata; but all of them may be null, by which `made_of_query` knows them.
 """
 
 from __future__ import annotations
@@ -24,9 +29,10 @@ from elanus.core.errors import InvalidParameter, NotSupported
 _KEY = "elanus"
 _GENERATED = "elanus.generated"
 _CERTAIN = "elanus.certain"
+_REQUIRED = "elanus.required"
 _RAW_TYPE = "__CHAR_VARCHAR_TYPE_STRING"
 """Of Spark (`CharVarcharUtils`): the type that a column of strings was declared with."""
-_OWN = (_KEY, _GENERATED, _CERTAIN, _RAW_TYPE)
+_OWN = (_KEY, _GENERATED, _CERTAIN, _REQUIRED, _RAW_TYPE)
 _LENGTH_MIN, _LENGTHS = 1 << 30, 1 << 30
 _CATALOG = "provider"
 """Only a catalog passes this option; it passes those of the statement twice, once with this prefix."""
@@ -78,12 +84,14 @@ def with_table_options(
     for n, column in enumerate(columns.fields):
         remembered: dict[str, object] = {}
         if n == at:
-            remembered |= {_KEY: dict(options)} | ({} if own is None else {_CERTAIN: True})
+            remembered |= {_KEY: dict(options)}
         if n == own:
-            remembered |= {_RAW_TYPE: f"varchar({_length(options)})"}
+            remembered |= {_RAW_TYPE: f"varchar({_length(options)})", _CERTAIN: True}
         if column.name in generated:
             remembered |= {_GENERATED: True}
         nullable = column.nullable or column.name in generated or column.name in optional
+        if not nullable:
+            remembered |= {_REQUIRED: True}
         found.append(StructField(column.name, column.dataType, nullable, remembered))
     return StructType(found)
 
@@ -95,11 +103,13 @@ def _length(options: Mapping[str, str]) -> int:
 
 def check_certain(columns: StructType) -> None:
     """Raise `InvalidParameter` where the columns of an insert may remember another table than its own."""
-    if not any(_CERTAIN in column.metadata for column in columns.fields):
+    own = next((c.metadata for c in columns.fields if isinstance(c.dataType, StringType)), {})
+    if _CERTAIN not in own or _RAW_TYPE in own:
         raise InvalidParameter(
-            "Spark does not say which table this insert is for: a table without a column of texts, or one "
-            "that an older release has created, needs the collection in the statement, insert into ... "
-            "with (collection = '...'), and what else differs from the options of register"
+            "Spark does not say which table these rows are for. Name their collection, by insert into ... "
+            "with (collection = '...') or as an option of the write, and what else differs from the options "
+            "of register: so it is with a table without a column of texts, one that an older release has "
+            "created, and rows that were read from a table of this format, as for create table ... as select"
         )
 
 
@@ -114,6 +124,11 @@ def table_options(columns: StructType) -> dict[str, str] | None:
         if _KEY in column.metadata:
             return dict(column.metadata[_KEY])
     return None
+
+
+def made_of_query(columns: StructType) -> bool:
+    """Whether the columns that a table remembers are those of another table, from which a query took them."""
+    return any(column.nullable and _REQUIRED in column.metadata for column in columns.fields)
 
 
 def columns_of_frame(columns: StructType) -> StructType:

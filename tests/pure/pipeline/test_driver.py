@@ -20,6 +20,7 @@ from elanus.core.errors import DiskFull
 from elanus.core.jobs import JobProgress
 from elanus.pipeline.driver import DriverFailed, Drivers, DriverSession, Started
 from elanus.pipeline.driver_calls import DriverCalls
+from elanus.pipeline.last_words import explained
 from elanus.pipeline.port import JobCancelled, JobFailed, JobLost, RunningJob
 
 PATIENCE_S = 20
@@ -212,10 +213,13 @@ from elanus.pipeline.driver import NotStarted, Started, inherited
 connection = inherited(sys.argv[1])
 order = connection.recv()
 if order == "fail":
+    print("Could not reserve enough space", flush=True)  # as Java says it
     connection.send(NotStarted("no Java"))
 elif order == "start":
     connection.send(Started(2, Path("tasks"), None))
-if order != "die":
+if order == "die":
+    print("pthread_create failed for thread 1 of 2", file=sys.stderr)  # as OpenBLAS says it
+else:
     sys.stdin.read()
 """
 
@@ -236,13 +240,34 @@ def test_a_process_starts_and_ends_and_no_other_starts_then() -> None:
         running.start()
 
 
-@pytest.mark.parametrize(("order", "reason"), [("fail", "no Java"), ("die", "ended with code 0")])
+@pytest.mark.parametrize(
+    ("order", "reason"),
+    [
+        ("fail", r"no Java: Could not reserve enough space: there is not enough memory: raise"),
+        ("die", r"ended with code 0 before Spark ran: pthread_create failed .* of 2: no more threads"),
+    ],
+)
 def test_a_process_that_does_not_start_spark_says_why(order: str, reason: str) -> None:
     failing = drivers(order)
     with pytest.raises(DriverFailed, match=reason):
         failing.start()
     failing.close()
     assert failing.pid is None
+
+
+def test_the_remedy_follows_from_what_was_heard_or_from_the_end_itself() -> None:
+    java = (
+        "{a line of the log}",
+        "#",
+        "# There is insufficient memory for the Java Runtime Environment",
+        "# x",
+    )
+    assert explained("refused", java).startswith("refused: There is insufficient memory for the Java Runtime")
+    assert "ulimit -u" in explained("ended with code 130", (), 130)
+    assert "pipeline.driver_memory_mb" in explained("ended with code -9", (), -9)
+    assert "ulimit -u" in explained("RuntimeError: can't start new thread", ())
+    assert explained("refused", ("{a line}", "one", "two", "three")) == "refused: two; three"
+    assert explained("ended with code 1", (), 1) == "ended with code 1"
 
 
 def test_a_start_that_goes_on_is_ended() -> None:

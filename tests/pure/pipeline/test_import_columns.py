@@ -172,6 +172,21 @@ def test_a_column_of_nothing_but_nulls_has_no_type_of_its_own() -> None:
         column(field("x", DataType.VARCHAR, max_length=9), nothing)
 
 
+@pytest.mark.parametrize(
+    ("data_type", "found"),
+    [
+        (DataType.FLOAT_VECTOR, pa.list_(pa.float32())),
+        (DataType.FLOAT16_VECTOR, pa.list_(pa.float32())),
+        (DataType.BFLOAT16_VECTOR, pa.list_(pa.float32())),
+        (DataType.INT8_VECTOR, pa.list_(pa.float32())),
+        (DataType.INT8_VECTOR, pa.list_(pa.int8())),
+        (DataType.BINARY_VECTOR, pa.binary()),
+    ],
+)
+def test_a_batch_of_nothing_but_absent_vectors(data_type: DataType, found: pa.DataType) -> None:
+    assert column(field("x", data_type, dim=8, nullable=True), pa.nulls(2, found)) == [None, None]
+
+
 def test_a_column_that_is_not_there_is_its_default_or_null() -> None:
     optional = schema(
         field("a", DataType.INT32, default_value=5), field("b", DataType.VARCHAR, nullable=True)

@@ -18,6 +18,7 @@ from elanus.core.errors import (
     InvalidParameter,
     PartitionNotFound,
 )
+from elanus.core.ids import CollectionID, PartitionID
 from elanus.core.imports import CsvFormat, Duplicates, WriteMode
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.sent_keys import ALLOW_INSERT_AUTO_ID, is_made
@@ -116,14 +117,36 @@ def test_the_schema_of_a_write_is_refused_as_the_write_would_be() -> None:
     def work(bench: Bench) -> None:
         verbs, names = bench.verbs, []
         for mode in (WriteMode.APPEND, WriteMode.DELETE):
-            schema = verbs.write_schema("default", "c", "p1", mode)
+            schema = verbs.write_target("default", "c", "p1", mode).schema
             names.append([field.name for field in schema.fields if is_made(field, schema.by_name)])
         assert names == [["pk"], []], "a delete names keys that the server made"
         with pytest.raises(PartitionNotFound):
-            verbs.write_schema("default", "c", "nothing", WriteMode.APPEND)
+            verbs.write_target("default", "c", "nothing", WriteMode.APPEND)
         with pytest.raises(InvalidParameter, match="use append"):
-            verbs.write_schema("default", "c", "", WriteMode.UPSERT)
+            verbs.write_target("default", "c", "", WriteMode.UPSERT)
         with pytest.raises(CollectionNotFound):
-            verbs.write_schema("default", "d", "", WriteMode.APPEND)
+            verbs.write_target("default", "d", "", WriteMode.APPEND)
 
     in_a_thread(work, auto_id=True)
+
+
+def test_a_write_whose_names_have_come_to_mean_another_place_is_refused() -> None:
+    """As when the collection was dropped and created again, or its alias moved, since the write began."""
+
+    def work(bench: Bench) -> None:
+        verbs = bench.verbs
+        place = verbs.write_target("default", "c", "p1", WriteMode.APPEND).place
+        other = replace(place, collection_id=CollectionID(place.collection_id + 1))
+        with pytest.raises(InvalidParameter, match="the collection c is another one than when the write"):
+            verbs.start_import("default", "c", "p1", ["a.parquet"], ImportOptions(place=other))
+        other = replace(place, partition_id=PartitionID(place.partition_id + 1))
+        with pytest.raises(InvalidParameter, match="the partition p1 of collection c is another one"):
+            verbs.start_import("default", "c", "p1", ["a.parquet"], ImportOptions(place=other))
+        assert bench.data.calls.of("start_import") == []
+        for partition, mode in (("p1", WriteMode.APPEND), ("", WriteMode.APPEND), ("", WriteMode.DELETE)):
+            place = verbs.write_target("default", "c", partition, mode).place
+            options = ImportOptions(mode=mode, place=place)
+            verbs.start_import("default", "c", partition, ["a.parquet"], options)
+        assert len(bench.data.calls.of("start_import")) == 3
+
+    in_a_thread(work)

@@ -187,6 +187,15 @@ def test_a_table_remembers_its_options(server: Server) -> None:
         ElanusSource({}).reader(changed)
 
 
+def test_a_table_that_was_made_of_a_query_does_not_read_what_the_query_read(server: Server) -> None:
+    """Its columns have the metadata of those of the query, and all of them may be null."""
+    columns = StructType.fromJson(ElanusSource(CREATED).schema().jsonValue())
+    assert ElanusSource({}).reader(columns).partitions()
+    copied = StructType([StructField(c.name, c.dataType, True, c.metadata) for c in columns.fields])
+    with pytest.raises(InvalidParameter, match=r"a query has made .* does not know its"):
+        ElanusSource({}).reader(copied)
+
+
 def test_an_insert_leaves_out_what_the_server_makes() -> None:
     columns = StructType([StructField("id", LongType(), nullable=False), StructField("color", StringType())])
     table = tables.with_table_options(columns, {"collection": "docs"}, {"id"})
@@ -243,6 +252,38 @@ def test_an_insert_that_may_be_for_another_table_names_its_collection(
     assert to.collection == "copy"
 
 
+def inserted(table: StructType) -> StructType:
+    """The columns of rows that Spark has fitted to their table: texts have no other type any more."""
+    return StructType(
+        [
+            StructField(
+                c.name,
+                c.dataType,
+                c.nullable,
+                {k: v for k, v in c.metadata.items() if k != "__CHAR_VARCHAR_TYPE_STRING"},
+            )
+            for c in table.fields
+        ]
+    )
+
+
+def test_rows_that_a_new_table_is_made_of_do_not_go_back_into_the_table_that_they_were_read_from(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """CREATE TABLE ... AS SELECT passes no options, and columns with the metadata of that table."""
+    written: list[Any] = []
+    monkeypatch.setattr(source, "ElanusWriter", lambda *arguments: written.append(arguments))
+    columns = StructType([StructField("id", LongType()), StructField("color", StringType())])
+    table = tables.with_table_options(columns, {"collection": "docs"}, key="id")
+    others = [table, StructType([table["id"]]), StructType([table["id"], StructField("color", StringType())])]
+    for found in others:
+        with pytest.raises(InvalidParameter, match="does not say which table these rows are for"):
+            ElanusSource({}).writer(found, overwrite=False)
+    assert written == []
+    ElanusSource({}).writer(inserted(table), overwrite=False)
+    assert len(written) == 1
+
+
 def test_a_frame_of_a_tables_rows_is_written_where_the_statement_says(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -254,7 +295,7 @@ def test_a_frame_of_a_tables_rows_is_written_where_the_statement_says(
     )
     options = {"collection": "docs", "database": "shop", "operation": "upsert"}
     table = tables.with_table_options(columns, options, {"color"})
-    ElanusSource({}).writer(table, overwrite=False)
+    ElanusSource({}).writer(inserted(table), overwrite=False)
     ElanusSource({"Collection": "copy"}).writer(table, overwrite=False)
     of_part = tables.with_table_options(columns, {"collection": "docs", "filter": "id < 5"})
     ElanusSource({"collection": "copy"}).writer(of_part, overwrite=False)
@@ -268,7 +309,7 @@ def test_a_frame_of_a_tables_rows_is_written_where_the_statement_says(
 
 def test_a_frame_is_not_a_table(server: Server) -> None:
     assert tables.table_options(ElanusSource({"collection": "docs"}).schema()) is None
-    with pytest.raises(InvalidParameter, match="CREATE TABLE takes no list of columns"):
+    with pytest.raises(InvalidParameter, match=r"not \.schema\(\)\. A table that a query"):
         ElanusSource({"collection": "docs"}).reader(StructType([StructField("id", LongType())]))
 
 

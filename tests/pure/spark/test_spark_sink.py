@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql.types import ArrayType, BinaryType, FloatType, LongType, StringType, StructField, StructType
 
+from elanus.api.connector import WriteTarget
 from elanus.core.errors import (
     DeadlineExceeded,
     InvalidParameter,
@@ -22,7 +23,7 @@ from elanus.core.errors import (
     Unavailable,
 )
 from elanus.core.ids import CollectionID, FieldID, PartitionID, TaskID
-from elanus.core.imports import ImportState, ImportTask, WriteMode
+from elanus.core.imports import ImportState, ImportTask, WriteMode, WritePlace
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.structs import StructSchema
@@ -93,15 +94,18 @@ def test_a_streaming_query_without_a_name_is_refused() -> None:
 class Answering:
     """A server with one collection."""
 
+    place = WritePlace(CollectionID(7), PartitionID(8))
+
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
 
-    async def write_schema(self, *place: Any) -> CollectionSchema:
+    async def write_target(self, *place: Any) -> WriteTarget:
         self.asked.append(place)
         key = FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True)
         title = FieldSchema(FieldID(101), "clips[title]", DataType.ARRAY, element_type=DataType.VARCHAR)
         vector = FieldSchema(FieldID(103), "v", DataType.FLOAT_VECTOR, dim=2)
-        return CollectionSchema("docs", (key, vector, title), structs=(StructSchema(FieldID(102), "clips"),))
+        clips = StructSchema(FieldID(102), "clips")
+        return WriteTarget(self.place, CollectionSchema("docs", (key, vector, title), structs=(clips,)))
 
     async def import_directory(self) -> str:
         return "file:///proc/elsewhere"
@@ -216,11 +220,22 @@ def test_a_commit_names_its_write_and_waits_until_the_rows_are_there(tmp_path: P
     sink = KnownSink(tmp_path, ImportState.PENDING, ImportState.STARTED, ImportState.PERSISTED)
     staged = [sink.staging.write(iter([BATCH])), Staged("", 0), None]
     sink.commit(staged, "w1")
-    assert sink.asked[0] == ("default", "docs", "p", (staged[0].file,), "w1", WriteMode.APPEND, -1, "")
+    assert sink.asked[0] == ("default", "docs", "p", (staged[0].file,), "w1", WriteMode.APPEND, -1, "", None)
     assert sink.asked[1:] == [("state of", 1)] * 2
     assert [p for p in tmp_path.rglob("*") if p.is_file()] == []
     sink.commit([Staged("", 0)], "w2")
     assert len(sink.asked) == 3, "a write without rows asks nobody"
+
+
+def test_a_commit_says_where_the_write_began(server: Answering, tmp_path: Path) -> None:
+    """The name may mean another collection by then. Tasks of a streaming query have another writer than its
+    commits."""
+    began = Sink(replace(OPTIONS, import_directory=tmp_path.as_uri()), frame())
+    rows = pa.record_batch({"id": [1]})
+    for staged in (began.staging.write(iter([rows])), began.staging.write_empty(rows.schema)):
+        later = KnownSink(tmp_path, ImportState.PERSISTED)
+        later.commit([Staged("", 0), staged], "w1", 3)
+        assert later.asked[0][-1] == server.place
 
 
 def test_an_overwrite_without_rows_has_the_columns_of_an_insert(
@@ -362,7 +377,7 @@ def test_another_query_under_the_name_of_one_that_wrote_a_single_batch_is_refuse
     staged = [Staged("", 0, "new"), Staged("a.parquet", 1, "new")]
     with pytest.raises(InvalidParameter, match=r"batch 0 of that name already by query old; .* query new\. "):
         known.commit(staged, "name", 0)
-    assert known.asked[-1][-2:] == (0, "new")
+    assert known.asked[-1][-3:] == (0, "new", None)
     known.commit([replace(message, query_id="old") for message in staged], "name", 0)
     known.commit([replace(message, query_id="") for message in staged], "name", 0)
     known.query_id = ""

@@ -23,6 +23,7 @@ from fake_rows import altered, as_matrix, column, matches, nearest, outputs, wit
 from fake_schema_changes import FakeSchemaChanges
 from fake_snapshots import FakeSnapshots
 
+from elanus.api.connector import WriteTarget
 from elanus.core.catalog import Database, Partition
 from elanus.core.channels import pchannel_name, vchannel_name
 from elanus.core.errors import (
@@ -35,12 +36,11 @@ from elanus.core.errors import (
     PartitionNotLoaded,
 )
 from elanus.core.ids import CollectionID, DatabaseID, FieldID, NodeID, PartitionID, SegmentID, TaskID
-from elanus.core.imports import ImportTask, WriteMode
+from elanus.core.imports import ImportTask, WriteMode, WritePlace
 from elanus.core.names import DEFAULT_DATABASE, DEFAULT_PARTITION
 from elanus.core.reduce import primary_keys
 from elanus.core.requests import fields_to_load
 from elanus.core.resource_groups import DEFAULT_RESOURCE_GROUP
-from elanus.core.schema import CollectionSchema
 from elanus.core.segments import SegmentState
 from elanus.core.timestamps import Timestamp, compose
 from elanus.proxy.api.collections import CollectionView, CreateCollection
@@ -416,10 +416,9 @@ class FakeVerbs(
         self.imports[task_id] = task
         return task
 
-    def write_schema(
-        self, database: str, collection: str, partition: str, mode: WriteMode
-    ) -> CollectionSchema:
-        return self.describe_collection(database, collection).schema
+    def write_target(self, database: str, collection: str, partition: str, mode: WriteMode) -> WriteTarget:
+        schema = self.describe_collection(database, collection).schema
+        return WriteTarget(WritePlace(CollectionID(1), PartitionID(1)), schema)
 
     def allocate_timestamp(self) -> Timestamp:
         return compose(1_700_000_000_000 + next(self._clock))

@@ -75,6 +75,8 @@ def test_an_import_goes_to_the_verbs_of_the_rpcs(own: Port) -> None:
     with pytest.raises(CollectionNotFound):
         own.ask(lambda server: server.write_schema("default", "books", "", WriteMode.UPSERT))
     with pytest.raises(CollectionNotFound):
+        own.ask(lambda server: server.write_target("default", "books", "", WriteMode.UPSERT))
+    with pytest.raises(CollectionNotFound):
         own.ask(lambda server: server.start_import("default", "books", "", ("a.parquet",), {}))
     with pytest.raises(CollectionNotFound):
         own.ask(lambda server: server.write_files("default", "books", "", ("a.parquet",), "w1"))
@@ -86,6 +88,7 @@ def test_an_import_goes_to_the_verbs_of_the_rpcs(own: Port) -> None:
     assert own.counted == [
         ("ConnectorApi.import_directory", 0),
         ("ConnectorApi.write_schema", CollectionNotFound.code),
+        ("ConnectorApi.write_target", CollectionNotFound.code),
         ("ConnectorApi.start_import", CollectionNotFound.code),
         ("ConnectorApi.write_files", CollectionNotFound.code),
         ("ConnectorApi.write_files", InvalidParameter.code),
@@ -99,6 +102,7 @@ def test_the_guard_is_asked_about_each_call(own: Port) -> None:
         lambda server: server.snapshot("shop", "books", (), 4000),
         lambda server: server.start_import("shop", "books", "", ("a.parquet",), {}),
         lambda server: server.write_schema("shop", "books", "", WriteMode.APPEND),
+        lambda server: server.write_target("shop", "books", "", WriteMode.APPEND),
         lambda server: server.write_files("shop", "books", "", ("a.parquet",), "w1"),
         lambda server: server.cancel_import(TaskID(1)),
         lambda server: server.release(3),
@@ -109,6 +113,7 @@ def test_the_guard_is_asked_about_each_call(own: Port) -> None:
             own.ask(call)
     assert [asked[1:] for asked in own.guard.asked] == [
         ("PrivilegeQuery", ObjectType.COLLECTION, "shop", ("books",)),
+        ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),
         ("PrivilegeImport", ObjectType.COLLECTION, "shop", ("books",)),

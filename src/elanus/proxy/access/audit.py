@@ -47,6 +47,7 @@ _DATA = frozenset(
         "ConnectorApi.import_directory",
         "ConnectorApi.import_task",
         "ConnectorApi.write_schema",
+        "ConnectorApi.write_target",
         "KeysApi.list_keys",
         "Console.Status",
         "Console.Doctor",

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode
-from elanus.core.schema import CollectionSchema
+from elanus.api.connector import WriteTarget
+from elanus.core.imports import COMMAS, CsvFormat, Duplicates, ImportTask, WriteMode, WritePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ImportOptions:
     that did not fail is not repeated. ``rejects_max``: how many rows that do not fit are left out before the
     import fails. ``duplicates``: which rows of a key are added. ``csv``: the format of CSV files.
     ``timeout_ms``: after how long the import fails; 0: what the server allows. ``auto_commit``: whether it
-    commits by itself.
+    commits by itself. ``place``: what the names meant when the write began, None if that is not known.
     """
 
     write_id: str = ""
@@ -30,6 +30,7 @@ class ImportOptions:
     batch: int = -1
     query_id: str = ""
     auto_commit: bool = True
+    place: WritePlace | None = None
 
 
 DEFAULT_OPTIONS = ImportOptions()
@@ -46,14 +47,13 @@ class ImportVerbs(Protocol):
     ) -> ImportTask:
         """Start one task for all files, and return it.
 
-        Raises `InvalidParameter` for a ``mode`` or ``duplicates`` that does not fit the collection.
+        Raises `InvalidParameter` for a ``mode`` or ``duplicates`` that does not fit the collection, and where
+        the names mean another place than that of the options.
         """
         ...
 
-    def write_schema(
-        self, database: str, collection: str, partition: str, mode: WriteMode
-    ) -> CollectionSchema:
-        """Return the schema that rows written in this way have to fit. Raises as `start_import` does."""
+    def write_target(self, database: str, collection: str, partition: str, mode: WriteMode) -> WriteTarget:
+        """Return where rows written in this way would go. Raises as `start_import` does."""
         ...
 
     def import_task(self, task_id: int) -> ImportTask:

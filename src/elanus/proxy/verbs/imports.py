@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from elanus.api.connector import WriteTarget
 from elanus.api.imports import ImportRequest
 from elanus.core.errors import ImportRefused, InvalidParameter, NotSupported
 from elanus.core.given_columns import keys_only
-from elanus.core.ids import ALL_PARTITIONS, CollectionID, TaskID
+from elanus.core.ids import ALL_PARTITIONS, CollectionID, PartitionID, TaskID
 from elanus.core.import_files import check_name
-from elanus.core.imports import Duplicates, ImportTask, WriteMode
+from elanus.core.imports import Duplicates, ImportTask, WriteMode, WritePlace
 from elanus.core.limits import IMPORT_FILES_MAX
 from elanus.core.names import DEFAULT_PARTITION
 from elanus.core.rate_limits import Action
 from elanus.core.schema import CollectionSchema
 from elanus.core.sent_keys import marked
 from elanus.proxy.api.imports import DEFAULT_OPTIONS, ImportOptions
+from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import VerbFamily
 from elanus.proxy.verbs.row_writes import write_partition
 
@@ -39,11 +41,10 @@ class BulkImports(VerbFamily):
             raise ImportRefused(
                 "not allow to set partition name for collection with partition key: importing data failed"
             )
-        partition_id = write_partition(cached, partition)
+        partition_id = _partition_id(cached, partition, mode)
         check_mode(mode, cached.view.schema, partition)
         check_duplicates(options.duplicates, cached.view.schema)
-        if mode is WriteMode.DELETE and not partition:
-            partition_id = ALL_PARTITIONS
+        _check_place(options.place, WritePlace(cached.collection_id, partition_id), collection, partition)
         if partition_id != ALL_PARTITIONS:
             partition = partition or DEFAULT_PARTITION
         request = ImportRequest(
@@ -66,16 +67,14 @@ class BulkImports(VerbFamily):
         data = self._proxy.coordinators.data
         return self.import_task(self._proxy.call(data.start_import(request)))
 
-    def write_schema(
-        self, database: str, collection: str, partition: str, mode: WriteMode
-    ) -> CollectionSchema:
+    def write_target(self, database: str, collection: str, partition: str, mode: WriteMode) -> WriteTarget:
         cached = self._collection(database, collection)
-        write_partition(cached, partition)
+        place = WritePlace(cached.collection_id, _partition_id(cached, partition, mode))
         schema = cached.view.schema
         check_mode(mode, schema, partition)
         if mode is WriteMode.DELETE:
-            return keys_only(schema)
-        return marked(schema) if cached.keeps_sent_keys else schema
+            return WriteTarget(place, keys_only(schema))
+        return WriteTarget(place, marked(schema) if cached.keeps_sent_keys else schema)
 
     def import_task(self, task_id: int) -> ImportTask:
         return self._proxy.call(self._proxy.coordinators.data.import_task(TaskID(task_id)))
@@ -92,6 +91,24 @@ class BulkImports(VerbFamily):
 
     def cancel_import(self, task_id: int) -> None:
         self._proxy.call(self._proxy.coordinators.data.cancel_import(TaskID(task_id)))
+
+
+def _partition_id(cached: CachedCollection, partition: str, mode: WriteMode) -> PartitionID:
+    found = write_partition(cached, partition)
+    return ALL_PARTITIONS if mode is WriteMode.DELETE and not partition else found
+
+
+def _check_place(begun: WritePlace | None, now: WritePlace, collection: str, partition: str) -> None:
+    """Raise `InvalidParameter` if names have come to mean another place since a write began."""
+    if begun is None or begun == now:
+        return
+    what = f"collection {collection}"
+    if begun.collection_id == now.collection_id:
+        what = f"partition {partition or DEFAULT_PARTITION} of {what}"
+    raise InvalidParameter(
+        f"the {what} is another one than when the write began: it was dropped and created again, or the name "
+        "was given to another one. None of the write's rows is there: write them again if they belong there"
+    )
 
 
 def check_mode(mode: WriteMode, schema: CollectionSchema, partition: str) -> None:

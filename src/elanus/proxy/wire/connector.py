@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from elanus.api.connector import SnapshotLease
+from elanus.api.connector import SnapshotLease, WriteTarget
 from elanus.api.snapshots import RestoreJob, SnapshotView
 from elanus.core.errors import CollectionNotFound, InvalidParameter
 from elanus.core.ids import TaskID
-from elanus.core.imports import ImportTask, WriteMode
+from elanus.core.imports import ImportTask, WriteMode, WritePlace
 from elanus.core.privileges import ANY
 from elanus.core.schema import CollectionSchema
 from elanus.core.timestamps import Timestamp
@@ -116,7 +116,13 @@ class Connector:
     def write_schema(
         self, caller: Caller, database: str, collection: str, partition: str, mode: WriteMode
     ) -> CollectionSchema:
-        return self._verbs.write_schema(database, collection, partition, mode)
+        return self._verbs.write_target(database, collection, partition, mode).schema
+
+    @requires("PrivilegeImport", on="collection")
+    def write_target(
+        self, caller: Caller, database: str, collection: str, partition: str, mode: WriteMode
+    ) -> WriteTarget:
+        return self._verbs.write_target(database, collection, partition, mode)
 
     @requires("PrivilegeImport", on="collection")
     def write_files(
@@ -130,11 +136,12 @@ class Connector:
         mode: WriteMode = WriteMode.APPEND,
         batch: int = -1,
         query_id: str = "",
+        place: WritePlace | None = None,
     ) -> ImportTask:
         check_key("write_id", write_id)
         if query_id:
             check_key("query_id", query_id)
-        options = ImportOptions(write_id, mode=mode, batch=batch, query_id=query_id)
+        options = ImportOptions(write_id, mode=mode, batch=batch, query_id=query_id, place=place)
         return self._verbs.start_import(database, collection, partition, files, options)
 
     @requires(NO_PRIVILEGE)
