@@ -138,11 +138,76 @@ INTRODUCTION = """\
 This page shows how programs that build on Milvus work with Elanus, each as it is released. Every line is a
 check in [tests/e2e/clients](../tests/e2e/clients): the program of that client does the thing and compares
 the answer. Gaps are checked, too: the server refuses it with the error that is shown. The
-generations of pymilvus have [a page of their own](compatibility.md).
+generations of pymilvus have [a page of their own](compatibility.md). Further programs were
+[run once by hand](#run-once-by-hand).
 
 | client | release | works | lacks |
 |---|---|---|---|
 """
+
+
+TRIED: Sequence[tuple[str, str, str]] = (
+    (
+        "pymilvus",
+        "3.0.2",
+        "`LocalBulkWriter` (Parquet, JSON, CSV; all types, struct arrays) and `RemoteBulkWriter` to an S3 "
+        "server (Parquet, JSON, CSV, NumPy), imported with `bulk_import`, `get_import_progress`, "
+        "`list_import_jobs`",
+    ),
+    ("adk-milvus", "0.1.0", "`MilvusMemoryService`, `MilvusVectorStore`"),
+    (
+        "agno",
+        "3.1.10",
+        "`Milvus`: vector and hybrid search, upsert, deletes, owners, the asynchronous methods. It stores "
+        "metadata as a text, so its filters on metadata find nothing; its synchronous `insert` for hybrid "
+        "search sends no vectors, which is refused",
+    ),
+    ("camel-ai", "0.2.90", "`MilvusStorage`: add, query, delete, status, clear"),
+    ("chonkie", "1.7.0", "`MilvusHandshake`: write, search"),
+    (
+        "cognee-community-vector-adapter-milvus",
+        "0.1.2",
+        "an index, data points, search, batch search, delete",
+    ),
+    ("django-milvus", "0.1.11", "a model: create, save, bulk create, search, filters, upsert, delete"),
+    ("docarray", "0.41.0", "`MilvusDocumentIndex`: index, find, batches, filter, get, delete"),
+    (
+        "feast",
+        "0.67.0",
+        "an online store: write, materialize, features by key, documents by vector and by words; its table "
+        "of several documents mixes their columns, which the server answers rightly",
+    ),
+    ("gptcache", "0.1.44", "its vector store: add, search, delete, embeddings by key"),
+    (
+        "lightrag-hku",
+        "1.5.7",
+        "`MilvusVectorDBStorage` in a database of its own: insert, queries (naive, local, hybrid, mix), "
+        "delete by entity and by document; AUTOINDEX and HNSW_SQ",
+    ),
+    ("memsearch", "0.4.23", "its store: upsert, hybrid search of vectors and BM25, filters, deletes"),
+    ("unstructured-ingest", "1.12.0", "the uploader: check, upload, and upload again in place"),
+    ("vanna", "2.0.2", "`MilvusAgentMemory`: save, search, recent, delete, clear"),
+    ("vector-graph-rag", "0.4.0", "its store: entities, relations, passages, search, update, delete"),
+    (
+        "wmilvus",
+        "0.4.5",
+        "models: insert, search, ranges, filters, iterators, update, deletes; asynchronous client",
+    ),
+    ("yami-cli", "0.1.3", "collections, partitions, aliases, load and release, flush, compact, users"),
+)
+"""Programs that were run once by hand: package, release, and what was seen to work. No test runs them."""
+
+
+def _tried() -> str:
+    lines = [
+        "\n## Run once by hand\n\n",
+        "These packages worked on 2026-11-30, with embeddings that the programs computed themselves. No\n"
+        "test runs them, so this table does not follow later releases.\n\n",
+        "| package | release | what was run |\n|---|---|---|\n",
+    ]
+    for package, version, what in TRIED:
+        lines.append(f"| [{package}](https://pypi.org/project/{package}/) | {version} | {what} |\n")
+    return "".join(lines)
 
 
 def page(outcomes: Mapping[str, Sequence[Check]]) -> str:
@@ -155,6 +220,7 @@ def page(outcomes: Mapping[str, Sequence[Check]]) -> str:
         parts.append(f"| [{name}](#{anchor(name)}) | {release} | {len(checks) - lacking} | {lacking} |\n")
     for name, checks in outcomes.items():
         parts.append(_section(CLIENTS[name], checks))
+    parts.append(_tried())
     return "".join(parts)
 
 

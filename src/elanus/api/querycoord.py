@@ -160,8 +160,8 @@ class QueryCoordApi(Protocol):
     ) -> None:
         """Move sealed segments (none named: all) from one node to others (none named: any of the replica).
 
-        Returns when the move is decided; it proceeds in the background. Raises `CollectionNotLoaded`,
-        `InvalidParameter` naming a node or segment that is not where the call says it is.
+        Returns when the move is decided; it proceeds in the background. Raises `CollectionNotLoaded`;
+        `NodeNotFound` and `InvalidParameter` name a node or segment that is not where the call says it is.
         """
         ...
 

@@ -63,6 +63,7 @@
     ├── IndexConflict                 702   1
     ├── DatabaseNotFound              800   1
     ├── DatabaseLimitReached          801   1
+    ├── NodeNotFound                  901   1   a node that a balance names is in no replica, or in another
     ├── AliasNotFound                1600   1
     ├── AliasConflict                1601   1   a collection has that name
     ├── AliasAlreadyExists           1602   1   another collection has that alias
@@ -367,6 +368,10 @@ class DatabaseNotFound(ElanusError):
 
 class DatabaseLimitReached(ElanusError):
     code = 801
+
+
+class NodeNotFound(ElanusError):
+    code = 901
 
 
 class AliasNotFound(ElanusError):

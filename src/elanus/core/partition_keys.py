@@ -33,7 +33,7 @@ def checked_partitions(schema: CollectionSchema, asked: int) -> int:
     ``asked``: by the client; 0: the default. Raises `InvalidParameter`.
     """
     if schema.partition_key is None:
-        if asked > 1:
+        if asked not in (0, 1):  # every collection has one partition at first
             raise InvalidParameter(
                 "num_partitions should only be specified with partition key field enabled, "
                 f"got num_partitions = {asked}"

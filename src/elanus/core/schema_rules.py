@@ -6,6 +6,7 @@ texts are the reference's, which clients and conformance suites match.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -45,6 +46,7 @@ NAMESPACE_FIELD = "$namespace_id"
 """A field that the reference adds to collections of several namespaces."""
 _RESERVED = (*SYSTEM_FIELDS, DYNAMIC_FIELD, NAMESPACE_FIELD)
 _WITHOUT_DEFAULTS = frozenset({Family.JSON, Family.LIST, Family.VECTOR})
+_INTEGER = re.compile(r"[+-]?[0-9]{1,19}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,10 +294,8 @@ def _max_capacity(given: str | None, field: str, collection: str) -> int:
 
 
 def _integer(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None
+    """Python's int() takes more than the reference: spaces, underscores, digits of other scripts."""
+    return int(text) if _INTEGER.fullmatch(text) else None
 
 
 # all together

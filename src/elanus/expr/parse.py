@@ -12,6 +12,7 @@ bounded in depth, so code that walks it may recurse.
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -55,8 +56,19 @@ otherwise each quote in it would be a beginning that is read to the end."""
 def parser() -> lark.Lark:
     """Return the parser, which is created on first use, in 40 ms.
 
-    It keeps no state between calls, so threads may share it.
+    It keeps no state between calls, so threads may share it. One thread creates it and the others wait: lark
+    evaluates literals of the grammar with Python's ``ast``, whose recursion counter all threads share. Those
+    that did so at the same time could get "AST constructor recursion depth mismatch".
     """
+    with _creation:
+        return _created()
+
+
+_creation = threading.Lock()
+
+
+@cache
+def _created() -> lark.Lark:
     return lark.Lark.open_from_package(
         __package__, "grammar.lark", parser="lalr", maybe_placeholders=False, transformer=_Builder()
     )

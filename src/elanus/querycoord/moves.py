@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from elanus.core.errors import InvalidParameter
+from elanus.core.errors import InvalidParameter, NodeNotFound
 from elanus.core.ids import CollectionID, NodeID, SegmentID
 from elanus.core.placement import Piece, balance, place
 from elanus.querycoord.fleet import Statuses
@@ -36,15 +36,15 @@ def requested_moves(
 ) -> dict[SegmentID, NodeID]:
     """Return the moves that a client requests with `QueryCoordApi.load_balance`.
 
-    Raises `InvalidParameter`, and `InsufficientMemory` if the targets have no room.
+    Raises `NodeNotFound`, `InvalidParameter`, and `InsufficientMemory` if the targets have no room.
     """
     replica = next((r for r in replicas if source in r.record.nodes), None)
     if replica is None:
-        raise InvalidParameter(f"query node {source} serves no replica of collection {collection_id}")
+        raise NodeNotFound(f"query node {source} serves no replica of collection {collection_id}")
     others = [n for n in replica.record.nodes if n != source and n in statuses]
     wrong = [n for n in targets if n not in others]
     if wrong or not others:
-        raise InvalidParameter(
+        raise NodeNotFound(
             f"segments of node {source} can go to {others or 'no other node'}, not to {wrong or 'any'}: "
             "the nodes of one replica take over from each other"
         )

@@ -76,6 +76,13 @@ def test_a_schema_that_cannot_be_is_refused(
     assert text in refusal.value.message
 
 
+@pytest.mark.parametrize("text", [" 5", "5 ", "1_0", "٥", "", "9" * 20])
+@pytest.mark.parametrize(("of", "name"), [(TEXT, "max_length"), (ARRAY, "max_capacity"), (VECTOR, "dim")])
+def test_a_number_in_a_field_has_digits_only(of: FieldSchema, name: str, text: str) -> None:
+    with pytest.raises(InvalidParameter, match=of.name):
+        declared_field(declaration_of(of, {name: text}), "books")
+
+
 def test_a_field_has_a_thousand_parameters_at_most() -> None:
     declared = replace(declaration_of(KEY), params={f"p{n}": "1" for n in range(1024)})
     assert len(declared_field(declared, "c").params) == 1024

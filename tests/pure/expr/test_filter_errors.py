@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -11,7 +14,7 @@ from filter_schemas import DYNAMIC, PLAIN
 from elanus.core import limits
 from elanus.core.errors import InvalidFilter
 from elanus.core.schema import CollectionSchema
-from elanus.expr import compile_filter
+from elanus.expr import compile_filter, parse
 
 
 def refused(
@@ -332,3 +335,33 @@ def test_only_lists_of_plain_literals_may_be_long() -> None:
         message = refused(spoiled).message
         # Python before 3.11.5 takes two commas for one, until the list is decoded
         assert "outside of lists of plain literals" in message or "comma no neighbor" in message
+
+
+def test_threads_that_need_the_parser_at_once_share_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each created one of its own, and Python's ast failed in some of them."""
+    created: list[object] = []
+
+    def create(*_: object, **__: object) -> object:
+        created.append(object())
+        time.sleep(0.05)  # the others come meanwhile
+        return created[-1]
+
+    monkeypatch.setattr("lark.Lark.open_from_package", create)
+    together = threading.Barrier(4)
+
+    def needed() -> object:
+        together.wait()
+        return parse.parser()
+
+    _forget_parser()
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            found = {future.result() for future in [threads.submit(needed) for _ in range(4)]}
+    finally:
+        _forget_parser()
+    assert len(created) == len(found) == 1
+
+
+def _forget_parser() -> None:
+    parse.parser.cache_clear()
+    parse._created.cache_clear()

@@ -47,6 +47,17 @@ def test_has_collection_knows_names_and_aliases(name: str, there: bool) -> None:
     asked(lambda b: check(b.verbs.has_collection("default", name) is there))
 
 
+def test_a_missing_database_has_no_collection() -> None:
+    async def missing(*_: object) -> None:
+        raise DatabaseNotFound("database not found[database=nope]")
+
+    def ask(bench: Bench) -> None:
+        bench.root.describe_collection = missing  # type: ignore[attr-defined]
+        assert not bench.verbs.has_collection("nope", "c")
+
+    asked(ask)
+
+
 def check(true: object) -> None:
     assert true
 

@@ -201,6 +201,7 @@ def test_the_number_of_partitions(asked: int, given: int) -> None:
     [
         (KEYED.schema, -1, "the specified partitions should be greater than 0 if partition key is used"),
         (KEYED.schema, 1025, r"partition number \(1025\) exceeds max configuration \(1024\)"),
+        (schema(), -1, "num_partitions should only be specified with partition key field enabled"),
         (schema(), 4, "num_partitions should only be specified with partition key field enabled"),
     ],
 )

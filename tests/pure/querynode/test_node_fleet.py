@@ -32,6 +32,7 @@ from elanus.core.errors import (
     CollectionNotLoaded,
     InsufficientMemory,
     InvalidParameter,
+    NodeNotFound,
     NodesNotEnough,
 )
 from elanus.core.ids import CollectionID, IndexID, NodeID, PartitionID, SegmentID
@@ -449,9 +450,9 @@ async def test_a_balance_by_hand_moves_what_it_names(fleet: Fleet) -> None:
         source = info.sealed[segment_id]
         with pytest.raises(InvalidParameter, match=r"segments \[99\] are not on query node"):
             await fleet.coord.load_balance(COLLECTION, source, (), (SegmentID(99),))
-        with pytest.raises(InvalidParameter, match="query node 77 serves no replica"):
+        with pytest.raises(NodeNotFound, match="query node 77 serves no replica"):
             await fleet.coord.load_balance(COLLECTION, NodeID(77), (), ())
-        with pytest.raises(InvalidParameter, match=r"not to \[78\]"):
+        with pytest.raises(NodeNotFound, match=r"not to \[78\]"):
             await fleet.coord.load_balance(COLLECTION, source, (NodeID(78),), ())
         await fleet.coord.load_balance(COLLECTION, source, (), (segment_id,))
 

@@ -141,9 +141,10 @@ class Definitions(VerbFamily):
         self._proxy.define("drop collection", drop_if_there)
 
     def has_collection(self, database: str, name: str) -> bool:
+        """A database that does not exist has no collections: that is no error, as in the reference."""
         try:
             self._proxy.define("has collection", lambda: self._root.describe_collection(database, name))
-        except CollectionNotFound:
+        except (CollectionNotFound, DatabaseNotFound):
             return False
         return True
 
