@@ -20,7 +20,7 @@ class Attempts:
         self._highest = 0
         """The highest id that rootcoord is known to have given."""
         self._numbered: list[int] = []
-        """Of the attempts whose numbers are on their way: the highest id known before, which they exceed."""
+        """The highest id known before, of each call whose numbers are on their way: they exceed it."""
 
     async def open(self, count: int, owner: int) -> int:
         """Open ``count`` attempts with consecutive numbers and return the first number. ``owner``: the epoch
