@@ -125,7 +125,7 @@ ENDED = frozenset({ImportState.FAILED, ImportState.COMPLETED})
 
 @dataclass(frozen=True, slots=True)
 class WritePlace:
-    """What the names of a collection and a partition mean.
+    """The collection and the partition that names mean.
 
     ``partition_id`` is `ALL_PARTITIONS` where a partition key decides, and for a delete that names none.
     """

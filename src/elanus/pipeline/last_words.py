@@ -1,4 +1,4 @@
-"""What a process wrote before it ended: why Java, or a library, did not start.
+"""The last lines that a process wrote before it ended: why Java, or a library, did not start.
 
 Java says why it ends on its standard streams alone; PySpark's error knows only that it did. A library that
 cannot start its threads while Python loads it ends the process before any code of ours runs.
@@ -66,23 +66,23 @@ class LastWords:
         with self._stream:
             for line in self._stream:
                 self._lines.append(line.decode(errors="replace").strip())
-                with contextlib.suppress(OSError):  # nobody listens any more: what was heard counts
+                with contextlib.suppress(OSError):  # nobody listens any more: the lines that are kept count
                     os.write(_STDERR, line)
 
 
 def explained(reason: str, lines: tuple[str, ...], code: int | None = None) -> str:
-    """Return the reason with the lines that tell most, and with the remedy."""
+    """Return the reason with the most relevant lines, and with the remedy."""
     said = [line for line in lines if line.strip("# ") and not line.startswith(_NOISE)]
     reason = reason.rstrip(".")
     for pattern, remedy in _CAUSES:
-        if telling := [line for line in said if pattern.search(line)]:
-            return f"{reason}: {_quoted(telling[:_QUOTED])}: {remedy}"
+        if relevant := [line for line in said if pattern.search(line)]:
+            return f"{reason}: {_quoted(relevant[:_QUOTED])}: {remedy}"
         if pattern.search(reason):
             return f"{reason}: {remedy}"
     if (remedy := _BY_SIGNAL.get(_signal(code), "")) != "":
         return f"{reason}: {remedy}"
-    telling = [line for line in said if "Exception" in line or "Error" in line] or said
-    return f"{reason}: {_quoted(telling[-_QUOTED:])}" if telling else reason
+    relevant = [line for line in said if "Exception" in line or "Error" in line] or said
+    return f"{reason}: {_quoted(relevant[-_QUOTED:])}" if relevant else reason
 
 
 def _quoted(lines: list[str]) -> str:

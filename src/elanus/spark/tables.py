@@ -12,7 +12,7 @@ text as ``varchar`` of a length by its options, far longer than any text. To Spa
 Rows of the same table keep that type, and so do those that a query reads for a new table: only an insert
 that Spark fitted to its table lacks it. Any other has to name its collection (`check_certain`).
 
-A table that is made of a query (AS SELECT, saveAsTable) has the columns of the query, and Spark tells a data
+A table that is made of a query (AS SELECT, saveAsTable) has the columns of the query, and Spark passes a data
 source nothing about it: to the writer it is any write. Where the query read a table from here, its columns
 come with that table's metadata; but all of them may be null, by which `made_of_query` knows them.
 """

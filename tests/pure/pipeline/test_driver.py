@@ -255,7 +255,7 @@ def test_a_process_that_does_not_start_spark_says_why(order: str, reason: str) -
     assert failing.pid is None
 
 
-def test_the_remedy_follows_from_what_was_heard_or_from_the_end_itself() -> None:
+def test_the_remedy_follows_from_the_last_lines_or_from_the_exit_code() -> None:
     java = (
         "{a line of the log}",
         "#",
