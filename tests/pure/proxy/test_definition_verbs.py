@@ -333,19 +333,13 @@ def test_the_load_state_names_segments_that_cannot_be_read() -> None:
     asked(work)
 
 
-def test_who_waits_for_a_load_is_told_what_holds_it_up() -> None:
-    def work(bench: Bench) -> None:
-        bench.query.statuses = [replace(loaded(100, 66), stall=LoadStall("no answer", 42.3))]
-        with pytest.raises(Unavailable, match=r"c is not loaded yet: for 42 s .*no answer"):
-            bench.verbs.loading_progress("default", "c", [])
-
-    asked(work)
-
-
 def test_progress_is_that_of_the_slowest_partition_asked_for() -> None:
     def work(bench: Bench) -> None:
         bench.query.statuses = [loaded(100, 40)]
         assert bench.verbs.loading_progress("default", "c", []) == LoadedView("c", 40, False)
+        bench.query.statuses = [replace(loaded(100, 40), stall=LoadStall("no answer", 42.3))]
+        with pytest.raises(Unavailable, match=r"c is not loaded yet: for 42 s .*no answer"):
+            bench.verbs.loading_progress("default", "c", [])
         assert bench.verbs.loading_progress("default", "c", ["_default"]) == LoadedView("c", 100, True)
         assert bench.verbs.loaded_partitions("default", "c")["p1"].percentage == 40
         assert set(bench.verbs.loaded_collections("default")) == {"c"}
