@@ -44,7 +44,7 @@ LONG_BYTES = 512 << 10
 """A larger filter is held weakly by what is kept for it (`elanus.expr.kept_by_filter`). The filters of
 `elanus.expr.filter_cache` are smaller."""
 _BYTES_PER_CHAR = 5
-"""Of a filter's text, for a list of short numbers: the text, and the numbers in Arrow's form."""
+"""For each character of a filter that lists short numbers: the text, and the numbers in Arrow's form."""
 _OBJECT_BYTES = 40
 """A number, or a text without its characters, in a list."""
 

@@ -1,4 +1,4 @@
-"""What belongs to a filter, such as the rows that it matches: kept for reads that repeat the filter.
+"""Values that belong to a filter, such as the rows that it matches, kept for reads that repeat the filter.
 
 A cache keeps its filters alive, and a filter may be as large as a request. So caches hold long filters
 weakly, and the last few of them are held here, for all caches of the process: within one request, and for an

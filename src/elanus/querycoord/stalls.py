@@ -1,6 +1,6 @@
 """Why a load does not go on, where its query nodes work but cannot get at the data, or have no room for it.
 
-Such a load is tried again for as long as it takes. Whoever waits for it is told what it waits for.
+Such a load is tried again for as long as it takes. A client that waits for it gets the reason.
 """
 
 from __future__ import annotations

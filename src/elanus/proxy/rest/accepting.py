@@ -1,8 +1,9 @@
 """Accepting the connections of the HTTP port: a few at a time, and never more than there may be.
 
 asyncio's own server accepts all connections that wait before it looks at any of them, and counts none that
-has not completed its TLS handshake. So whoever opened enough of them took all files that the process may have
-open, those of its log and its segments too. And it logs an error for each one that it could not accept.
+has not completed its TLS handshake. So a client that opened enough of them took all files that the process
+may have open, those of its log and its segments too. And it logs an error for each one that it could not
+accept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Work in threads that nobody waits for any more, and that has not begun: it is not done.
 
 Requests wait for a thread. A client that gives up, or that sends and leaves, must not keep others waiting for
-threads that answer it, nor fill the queue. What has begun is completed: a write is done or not, never half.
+threads that answer it, nor fill the queue. Work that has begun is completed: a write is done or not, never
+half.
 """
 
 from __future__ import annotations

@@ -23,8 +23,8 @@ from elanus.proxy.role.cache import CachedCollection
 from elanus.proxy.verbs.family import VerbFamily, partition_ids, refuse_partitions
 
 _OBSTACLES_SHOWN = 5
-_STALL_TOLD_S = 30.0
-"""A client that waits for a load is told after this time why it does not go on. A store that is restarted is
+_STALL_SHOWN_S = 30.0
+"""A client that waits for a load gets the reason after this time, as an error. A store that is restarted is
 back earlier."""
 
 
@@ -77,7 +77,7 @@ class Loading(VerbFamily):
         if status is None:
             raise CollectionNotLoaded(f"collection not loaded[collection={collection}]")
         view = _loaded(cached, status, partitions)
-        if view.percentage < 100 and status.stall is not None and status.stall.for_s > _STALL_TOLD_S:
+        if view.percentage < 100 and status.stall is not None and status.stall.for_s > _STALL_SHOWN_S:
             raise Unavailable(
                 f"collection {collection} is not loaded yet: for {status.stall.for_s:.0f} s its load could "
                 f"not go on: {status.stall.reason}. It goes on by itself when this is repaired; see "
