@@ -166,6 +166,20 @@ def _functions() -> None:
         assert stored >= 1100
 
 
+@step("SQL tables: INSERT INTO one, from another")
+def _insert() -> None:
+    there = f"uri '{URI}', connect_s '100', collection '{COLLECTION}'"
+    spark.sql(f"create table appended using elanus options ({there})")
+    spark.sql(f"create table upserted using elanus options ({there}, operation 'upsert')")
+    spark.sql("insert into upserted select * from appended where id < 5")
+    spark.sql("insert into appended values (3000, array(1f, 1f, 2f, 3f), '{}')")
+    spark.sql("insert into appended select id + 3001, vector, `$meta` from upserted where id < 5")
+    assert sorted(row.id for row in load(columns="id", filter="id < 5 or id >= 3000").collect()) == [
+        *range(5),
+        *range(3000, 3006),
+    ]
+
+
 @step("nothing of the server")
 def _no_server() -> None:
     assert not (Path(sys.modules["elanus"].__path__[0]) / "server").exists()
