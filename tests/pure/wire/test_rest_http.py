@@ -189,7 +189,7 @@ def test_other_applications_can_be_mounted(port: int) -> None:
         (LIST, b"{}", "POST", {"content_type": "multipart/form-data", "cookie": "a=1"}, 415, 1801),
         (LIST, b"{}", "POST", {"content_type": "application/json; charset=utf-8"}, 200, 0),
         (LIST, b"{}", "POST", {"content_encoding": "identity"}, 200, 0),
-        (LIST, gzip.compress(b"{}"), "POST", {"content_encoding": "gzip"}, 415, 1801),
+        (LIST, gzip.compress(b"{}", mtime=0), "POST", {"content_encoding": "gzip"}, 415, 1801),
         (LIST, b"{}", "POST", {"origin": "http://evil.example"}, 403, 403),
         (LIST, b"{}", "POST", {"origin": "null"}, 403, 403),
         (LIST, b"{}", "POST", {"host": "evil.example"}, 403, 403),
