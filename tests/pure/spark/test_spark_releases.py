@@ -15,8 +15,10 @@ from pyspark.sql import datasource
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
+from elanus.api.connector import WriteTarget
 from elanus.core.errors import InvalidParameter, NotSupported
-from elanus.core.ids import FieldID
+from elanus.core.ids import CollectionID, FieldID, PartitionID
+from elanus.core.imports import WritePlace
 from elanus.core.schema import CollectionSchema, FieldSchema
 from elanus.core.types import DataType
 from elanus.spark.change_source import RefusedStream
@@ -33,7 +35,8 @@ def server(monkeypatch: pytest.MonkeyPatch) -> None:
     """A server with a collection of these columns."""
     id_field = FieldSchema(FieldID(100), "id", DataType.INT64, is_primary=True)
     at = FieldSchema(FieldID(101), "at", DataType.TIMESTAMPTZ)
-    found = CollectionSchema("docs", (id_field, at)), "file:///nothing"
+    place = WritePlace(CollectionID(7), PartitionID(8))
+    found = WriteTarget(place, CollectionSchema("docs", (id_field, at))), "file:///nothing"
     monkeypatch.setattr(Sink, "_ask", lambda self, call: found)
 
 
