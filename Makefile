@@ -139,8 +139,8 @@ connector: $(VENV)/.dev  ## Build the connector's wheel and run it on Spark 4.0 
 	$(BIN)/python tests/e2e/connector_releases.py $(ARGS)
 
 .PHONY: sim
-sim: $(VENV)/.demo  ## Simulate the whole system under faults; SEEDS=10000 FIRST=1 say how much
-	$(BIN)/elanus sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1)
+sim: $(VENV)/.demo  ## Simulate the whole system under faults; SEEDS=10000 FIRST=1 say how much, ARGS="--brief --clusters" of which kind
+	$(BIN)/elanus sim --seeds $(or $(SEEDS),100) --first $(or $(FIRST),1) $(ARGS)
 
 .PHONY: sim-smoke
 sim-smoke: $(VENV)/.demo  ## Simulate twenty seeds: some seconds

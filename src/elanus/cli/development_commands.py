@@ -75,6 +75,12 @@ def sim(
     processes: Annotated[
         int | None, typer.Option(min=1, help="Processes that share the seeds. Default: one per processor.")
     ] = None,
+    brief: Annotated[
+        bool, typer.Option("--brief", help="Short scenarios: 4 s of work each, with more faults a second.")
+    ] = False,
+    clusters: Annotated[
+        bool, typer.Option("--clusters", help="Pass over the seeds that have only one query node.")
+    ] = False,
     findings: Annotated[
         Path, typer.Option(help="The directory for the shrunk scenarios of violations.")
     ] = Path("sim-findings"),
@@ -87,7 +93,10 @@ def sim(
     from elanus.core.errors import InvalidParameter
 
     try:
-        kept = replay_scenario(replay) if replay else simulate(first, seeds, processes, findings)
+        if replay:
+            kept = replay_scenario(replay)
+        else:
+            kept = simulate(first, seeds, processes, findings, is_brief=brief, only_clusters=clusters)
     except InvalidParameter as error:
         fail(error.message, EXIT_MISUSED)
     if not kept:

@@ -164,7 +164,6 @@ FAULTS: Mapping[FaultKind, float] = {
 }
 """The mean number of each kind of fault per run."""
 _INTENSITIES = (0.0, 0.5, 1.0, 1.0, 2.0)
-_FIRST_FAULT_S = 3.0
 _STEPS_MS = (-86_400_000, -5_000, -200, 200, 2_000, 86_400_000)
 _SKEWS_MS = (-3_000, -100, 100, 3_000)
 _AUTO_IDS = 0.5
@@ -207,6 +206,8 @@ class Profile:
     for alterations; ``key_clients``: for the collection with a partition key; ``widening_clients``: for the
     one whose fields change. ``only_lags``: whether some
     seeds have lagging nodes only; ``replaces``: whether in some rootcoord is replaced without knowing it.
+    ``work_s``: how long the clients work; ``first_fault_s``: when the first fault may strike; ``faults``: the
+    mean number of each kind in that time.
     """
 
     clients: int = 4
@@ -221,6 +222,7 @@ class Profile:
     only_lags: bool = True
     replaces: bool = True
     work_s: float = 54.0
+    first_fault_s: float = 3.0
     pause_s: float = 0.72
     faults: Mapping[FaultKind, float] = field(default_factory=lambda: FAULTS)
 
@@ -228,6 +230,13 @@ class Profile:
 CALM = Profile(faults={}, only_lags=False, replaces=False)
 """A profile without faults."""
 USUAL = Profile()
+_BRIEF_S = 4.0
+BRIEF = Profile(
+    work_s=_BRIEF_S,
+    first_fault_s=0.5,
+    faults={kind: 2 * mean * _BRIEF_S / USUAL.work_s for kind, mean in FAULTS.items()},
+)
+"""Little work under twice as many faults a second: for as many different setups and ends as possible."""
 
 
 def draw(seed: int, profile: Profile = USUAL) -> Scenario:
@@ -237,11 +246,11 @@ def draw(seed: int, profile: Profile = USUAL) -> Scenario:
         operations = [replace(o, kind="cluster") if o.kind == "compact" else o for o in operations]
     drawn = list(_faults(seed, profile))
     if profile.replaces and has_replacements(seed):
-        drawn += replacements(seed, (*PROXIES, *COORDINATORS[1:]), _FIRST_FAULT_S, profile.work_s)
+        drawn += replacements(seed, (*PROXIES, *COORDINATORS[1:]), profile.first_fault_s, profile.work_s)
     faults = sorted(drawn, key=lambda f: (f.at_s, f.kind, f.target))
     if profile.only_lags and only_lags(seed):
         operations = [operation for operation in operations if operation.kind not in RELOADING]
-        faults = list(lags(seed, draw_reading(seed).query_nodes, _FIRST_FAULT_S, profile.work_s))
+        faults = list(lags(seed, draw_reading(seed).query_nodes, profile.first_fault_s, profile.work_s))
     return Scenario(seed, profile.work_s, tuple(operations), tuple(faults))
 
 
@@ -360,8 +369,8 @@ def _faults(seed: int, profile: Profile) -> Iterator[Fault]:
         if kind in _OF_CHANNELS and not reading.is_cluster:
             continue
         chance = random.Random(f"{seed}/{kind}")
-        rate = mean * chance.choice(_INTENSITIES) / (profile.work_s - _FIRST_FAULT_S)
-        at_s = _FIRST_FAULT_S
+        rate = mean * chance.choice(_INTENSITIES) / (profile.work_s - profile.first_fault_s)
+        at_s = profile.first_fault_s
         while rate and (at_s := at_s + chance.expovariate(rate)) < profile.work_s:
             places = targets.get(kind)
             target = chance.choice(places) if places else _target(kind, chance, roles, pipelines)

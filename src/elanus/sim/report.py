@@ -14,16 +14,17 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from itertools import count as numbers_from
 from itertools import islice
 from pathlib import Path
 
 from elanus.core.invariants import INVARIANTS
 from elanus.server.memory import fix_allocator
 from elanus.sim.client_plans import ADDED_OPERATIONS
-from elanus.sim.plan import OPERATIONS, OPERATIONS_OF_ALIASES, draw
+from elanus.sim.plan import OPERATIONS, OPERATIONS_OF_ALIASES, USUAL, Profile, draw, draw_reading
 from elanus.sim.run import Outcome, run
 from elanus.sim.scenario import Scenario, save
 from elanus.sim.shrink import RUNS_MAX, shrink
@@ -91,26 +92,31 @@ def run_seeds(
     say: Say,
     *,
     processes: int | None = None,
+    profile: Profile = USUAL,
+    only_clusters: bool = False,
     findings: Path | None = None,
     progress: Callable[[], None] = lambda: None,
 ) -> Summary:
     """Run the seeds. ``say`` receives each line about a finding; ``progress`` is called after each seed.
 
-    ``findings``: where shrunk scenarios are written; None: nothing is shrunk. ``processes``: the number of
-    processors by default. Ctrl-C ends the runs early, with the summary so far.
+    ``profile``: what is drawn for them. ``only_clusters``: seeds with one query node are passed over, and not
+    counted. ``findings``: where shrunk scenarios are written; None: nothing is shrunk. ``processes``: the
+    number of processors by default. Ctrl-C ends the runs early, with the summary so far.
     """
     processes = processes or os.cpu_count() or 1
     summary, began_s = Summary(processes=processes), time.perf_counter()
+    seeds = (seed for seed in numbers_from(first) if not only_clusters or draw_reading(seed).is_cluster)
+    scenarios = (draw(seed, profile) for seed in islice(seeds, count))
     with _pool(processes) as pool:
         try:
-            for outcome in _outcomes(pool, range(first, first + count), processes * _AHEAD):
+            for outcome in _outcomes(pool, scenarios, processes * _AHEAD):
                 is_first = outcome.broken and not summary.broken[outcome.broken]
                 summary.add(outcome)
                 progress()
                 if outcome.broken:
                     say(f"seed {outcome.seed}: {outcome.message}")
                 if is_first and findings is not None:
-                    _explain(pool, outcome, findings, say)
+                    _explain(pool, draw(outcome.seed, profile), outcome, findings, say)
         except KeyboardInterrupt:
             summary.interrupted = True
             pool.shutdown(wait=False, cancel_futures=True)
@@ -148,12 +154,12 @@ def _run_one(scenario: Scenario) -> Outcome:
     return outcome
 
 
-def _outcomes(pool: Executor, seeds: range, ahead: int) -> Iterator[Outcome]:
+def _outcomes(pool: Executor, scenarios: Iterable[Scenario], ahead: int) -> Iterator[Outcome]:
     """Yield outcomes in the order in which runs end."""
     running: set[Future[Outcome]] = set()
-    waiting = iter(seeds)
+    waiting = iter(scenarios)
     while True:
-        running |= {pool.submit(_run_one, draw(seed)) for seed in islice(waiting, ahead - len(running))}
+        running |= {pool.submit(_run_one, scenario) for scenario in islice(waiting, ahead - len(running))}
         if not running:
             return
         done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -161,11 +167,11 @@ def _outcomes(pool: Executor, seeds: range, ahead: int) -> Iterator[Outcome]:
             yield future.result()
 
 
-def _explain(pool: Executor, outcome: Outcome, findings: Path, say: Say) -> None:
+def _explain(pool: Executor, scenario: Scenario, outcome: Outcome, findings: Path, say: Say) -> None:
     """Shrink a finding, save it to a file, and report its story."""
     say(f"shrinking the scenario of seed {outcome.seed}, in up to {RUNS_MAX} runs …")
     shrunk = shrink(
-        draw(outcome.seed),
+        scenario,
         outcome,
         rerun=lambda candidate: pool.submit(_run_one, candidate).result(),
         say=say,

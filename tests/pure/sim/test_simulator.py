@@ -12,7 +12,7 @@ import pytest
 
 from elanus.core.invariants import INVARIANTS, InvariantBroken
 from elanus.sim.client_plans import ADDED_OPERATIONS
-from elanus.sim.plan import CALM, FAULTS, OPERATIONS, draw
+from elanus.sim.plan import BRIEF, CALM, FAULTS, OPERATIONS, draw, draw_reading
 from elanus.sim.report import Summary, run_seeds
 from elanus.sim.run import run
 
@@ -54,6 +54,17 @@ def test_every_invariant_is_kept_under_further_seeds() -> None:
     lines: list[str] = []
     found = run_seeds(SEEDS + 1, FURTHER, lines.append)
     assert not found.broken, "\n".join(lines)
+
+
+def test_brief_scenarios_of_clusters_only() -> None:
+    lines: list[str] = []
+    found = run_seeds(500_000, 6, lines.append, processes=1, profile=BRIEF, only_clusters=True)
+    assert not found.broken, "\n".join(lines)
+    passed_over = [seed for seed in range(500_000, 500_006) if not draw_reading(seed).is_cluster]
+    assert passed_over, "a range of these would have runs with one query node"
+    assert found.runs == 6
+    assert found.counts["segments flushed"] > 6
+    assert found.faults["query channel slow"] > 0
 
 
 def test_without_faults_nothing_fails() -> None:
