@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elanus.core.client_presence import check_client
 from elanus.core.json_keys import double_of
 from elanus.expr.floats import lookup_set
 from elanus.expr.long_list import array_from, types_in
@@ -129,6 +130,7 @@ class JsonValues:
         wanted = [members] if not need_all else [JsonSet.of([item]) for item in members.items]
         holds = np.ones(self.rows, bool)
         for one in wanted:
+            check_client("not all members of the list were looked for")
             holds &= self._holds_any(one)
         return pc.if_else(is_list, pa.array(holds), UNKNOWN)
 

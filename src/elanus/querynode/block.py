@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elanus.core.client_presence import check_client
 from elanus.core.functions import enables_match
 from elanus.core.ids import FieldID
 from elanus.core.lookup import NO_ROWS
@@ -286,6 +287,7 @@ class Block:
         matching = self._matching.get(row_filter)
         if matching is None:
             if self.may_match(row_filter):
+                check_client("the filter was not evaluated in all segments")
                 tested = {
                     name: self._presence(name) for name in self._tested_for_null & row_filter.field_names
                 }

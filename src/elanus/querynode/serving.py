@@ -46,6 +46,7 @@ from elanus.channels.read_codec import (
     encode_answer,
     read_ts_of,
 )
+from elanus.core.client_presence import serves
 from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable, VersionChanged
 from elanus.core.explanation import NodeReport
 from elanus.core.ids import NodeID, SegmentID
@@ -82,7 +83,8 @@ class _Part:
 class _ReadyRead:
     """A read that has its snapshot: nothing later on the channel affects it.
 
-    ``waited_s``: how long it waited for the snapshot.
+    ``waited_s``: how long it waited for the snapshot. ``is_late``: whether the proxy waits no longer; any
+    thread may call it.
     """
 
     request: DqRequest
@@ -90,6 +92,7 @@ class _ReadyRead:
     snapshot: Snapshot
     part: _Part
     waited_s: float
+    is_late: Callable[[], bool]
 
 
 class ChannelServing:
@@ -312,7 +315,9 @@ class ChannelServing:
         if not (self._part.leads or self._part.segments):
             # a node with nothing of the collection has nothing to wait for
             snapshot = replace(snapshot, service_ts=read_ts_of(read))
-        return _ReadyRead(request, read, snapshot, self._part, waited_s)
+        now_s = asyncio.get_running_loop().time
+        until_s = now_s() + request.timeout_s - waited_s
+        return _ReadyRead(request, read, snapshot, self._part, waited_s, lambda: now_s() > until_s)
 
     def _spawn(self, request: DqRequest, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -341,7 +346,7 @@ class ChannelServing:
             if is_small(ready.snapshot, ready.read):
                 answer, report = self._followed(ready)
             else:
-                answer, report = await self._offload(self._followed, ready)
+                answer, report = await self._offload(self._attended, ready)
             if len(answer) > PAYLOAD_MAX_BYTES:
                 await self._proxies(request.proxy).give_answer(request.request_id, self._node_id, answer)
                 answer = b""
@@ -361,6 +366,13 @@ class ChannelServing:
             report=report,
         )
         await self._channels.hand_over(request.results, encode_result(result))
+
+    def _attended(self, ready: _ReadyRead) -> tuple[bytes, NodeReport | None]:
+        serves(ready.is_late)
+        try:
+            return self._followed(ready)
+        finally:
+            serves(None)
 
     def _followed(self, ready: _ReadyRead) -> tuple[bytes, NodeReport | None]:
         read = ready.read.query if isinstance(ready.read, NodeCount) else ready.read

@@ -7,6 +7,8 @@ counts are compared, which no de-duplication can correct.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -18,7 +20,8 @@ from channel_world import A, B, Cluster, finished, scenario, waiting
 from node_world import COLLECTION, VCHANNEL, breathe, inline
 
 from elanus.api.query_channel import SealedSegmentsChangeInfo, encode_message
-from elanus.core.errors import ChannelLost, NotReady, Unavailable
+from elanus.core.client_presence import client_of_thread
+from elanus.core.errors import ChannelLost, DeadlineExceeded, NotReady, Unavailable
 from elanus.core.ids import NodeID, SegmentID
 from elanus.proxy.fanout import answers
 from elanus.proxy.fanout import client as fanout
@@ -340,3 +343,24 @@ async def test_a_weak_read_of_a_proxy_that_knows_nothing_yet_sees_what_is_ticked
     await cluster.insert([(1, 1)])
     tick = await cluster.tick()
     assert await asyncio.to_thread(cluster.proxy.service_time, COLLECTION, Patience(5.0)) == tick
+
+
+@scenario
+async def test_work_on_a_read_sees_that_the_proxy_waits_no_longer(cluster: Cluster) -> None:
+    seen: list[bool] = []
+
+    def long(*_: object) -> int:
+        is_gone = client_of_thread()
+        assert is_gone is not None
+        seen.append(is_gone())
+        time.sleep(0.3)
+        seen.append(is_gone())
+        return 0
+
+    with patch.object(serving, "count", long):
+        for waits_s in (60.0, 0.2):
+            seen.clear()
+            with contextlib.suppress(DeadlineExceeded):
+                await asyncio.to_thread(cluster.proxy.count, cluster.node_query(), Patience(waits_s))
+            assert seen[:2] == [False, waits_s < 1]
+    assert client_of_thread() is None

@@ -25,6 +25,7 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from elanus.core.access import first_policy
+from elanus.core.client_presence import client_of_thread
 from elanus.core.errors import Unavailable
 from elanus.proxy.access.sign_in import SignIn
 from elanus.proxy.rest import entrance, v1
@@ -385,6 +386,33 @@ def test_what_has_not_begun_when_its_client_leaves_is_not_done(verbs: FakeVerbs)
         assert json.loads(connections[2].getresponse().read())["code"] == 0
         server.stop(grace_s=0)
     assert (seen, logs) == (["begun", "waits"], [])
+
+
+def test_what_has_begun_sees_that_its_client_has_left(verbs: FakeVerbs) -> None:
+    seen: list[bool] = []
+    entered, done = threading.Event(), threading.Event()
+
+    def long(database: str) -> list[Any]:
+        is_gone = client_of_thread()
+        assert is_gone is not None
+        seen.append(is_gone())
+        entered.set()
+        until(is_gone, "the client has left")
+        seen.append(is_gone())
+        done.set()
+        return []
+
+    verbs.list_collections = long  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as workers:
+        server = RestServer(rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=1000)
+        port = int(server.start().rpartition(":")[2])
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=30)) as connection:
+            connection.request("POST", LIST, "{}", {"content-type": "application/json"})
+            assert entered.wait(30)
+        assert done.wait(30)
+        assert workers.submit(client_of_thread).result() is None, "the thread serves nobody any more"
+        server.stop(grace_s=0)
+    assert seen == [False, True]
 
 
 def test_answers_do_not_wait_for_acknowledgements(verbs: FakeVerbs) -> None:

@@ -1,8 +1,8 @@
-"""Work in threads that nobody waits for any more, and that has not begun: it is not done.
+"""Work in threads that nobody waits for any more: what has not begun is not done.
 
 Requests wait for a thread. A client that gives up, or that sends and leaves, must not keep others waiting for
-threads that answer it, nor fill the queue. Work that has begun is completed: a write is done or not, never
-half.
+threads that answer it, nor fill the queue. Of the work that has begun, long reads end soon
+(`elanus.core.client_presence`), and all else is completed: a write is done or not, never half.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from concurrent.futures import Executor, Future
 from http import HTTPStatus
 from typing import Any
 
+from elanus.core.client_presence import serves
 from elanus.proxy.rest.entrance import error_reply
 from elanus.proxy.rest.front import Reply
 
@@ -25,6 +26,10 @@ class Unbegun:
     def __init__(self) -> None:
         self._work: Future[Reply] | None = None
         self._is_given_up = False
+
+    def is_given_up(self) -> bool:
+        """Return whether the client is gone. For any thread."""
+        return self._is_given_up
 
     def attach(self, scope: MutableMapping[str, Any]) -> None:
         """Have the request with this scope note its work here."""
@@ -44,13 +49,23 @@ class Unbegun:
 
 async def in_thread(workers: Executor, scope: MutableMapping[str, Any], work: Callable[[], Reply]) -> Reply:
     """Do the work of the request with this scope, unless its client leaves before a thread has begun it."""
-    begun = workers.submit(work)
     unbegun = scope.get(_KEY)
     if isinstance(unbegun, Unbegun):
+        begun = workers.submit(_attended, work, unbegun.is_given_up)
         unbegun.note(begun)
+    else:
+        begun = workers.submit(work)
     try:
         return await asyncio.wrap_future(begun)
     except asyncio.CancelledError:
         if not begun.cancelled():
             raise
         return error_reply(HTTPStatus.SERVICE_UNAVAILABLE, "the client has left, or the server stops")
+
+
+def _attended(work: Callable[[], Reply], is_gone: Callable[[], bool]) -> Reply:
+    serves(is_gone)
+    try:
+        return work()
+    finally:
+        serves(None)

@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import grpc
 import structlog
 
+from elanus.core.client_presence import serves
 from elanus.rpc.serving import queue
-from elanus.rpc.serving.waiting import serves
 
 _LOG_S = 60.0
 _ERROR_MAX_CHARS = 300
