@@ -45,7 +45,7 @@ from elanus.proxy.rest.front import TIMEOUT_DEFAULT_S, Reply, answer_of, reply_o
 from elanus.proxy.rest.reading import read
 from elanus.proxy.rest.table import TABLE
 from elanus.proxy.rest.unbegun import in_thread
-from elanus.rpc.serving.held import HeldBytes, Holding
+from elanus.rpc.serving.held import Held, Holding
 from elanus.rpc.tracing import new_trace
 
 COOKIE = "elanus_session"
@@ -79,7 +79,7 @@ class Site(NamedTuple):
     body_max_bytes: int
     is_local: bool
     has_tls: bool
-    held: HeldBytes | None = None
+    held: Held | None = None
 
 
 def console_routes(calls: Calls, sessions: Sessions, workers: Executor, site: Site) -> list[BaseRoute]:
@@ -165,7 +165,7 @@ class _Console:
         if self._held is None:
             yield None
         else:
-            with Holding(self._held) as holding:
+            with Holding(self._held.requests) as holding:
                 yield holding
 
     async def _sign_in(self, request: Request) -> Response:

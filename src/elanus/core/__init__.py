@@ -22,7 +22,7 @@ The modules by subject:
 - Searches: reduce, ordering, grouping, buckets, json_keys, fusion, rankers, function_chains, highlights,
   term_statistics, target_recall, segment_filter, sphere_pruning, recall, projection
 - Queries: aggregation
-- Reads under way: client_presence; explained: trail, explanation, slow_requests
+- Reads explained: trail, explanation, slow_requests
 - Users and rights: access, access_names, access_grants, access_portions, access_backup, api_keys, key_rights,
   privileges
 - Rates: rate_limits, rate_shares

@@ -8,7 +8,7 @@ Fields and JSON paths may have indexes, which `elanus.expr.indexed` tries first.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Protocol, TypeAlias
 
@@ -48,18 +48,34 @@ Indexes: TypeAlias = Mapping[tuple[str, Path], RowIndex]
 """The indexes by field, and by path for those of JSON fields (empty for other fields)."""
 
 NO_INDEXES: Indexes = {}
+GoOn: TypeAlias = Callable[[str], None]
+
+
+def always(progress: str) -> None:
+    """Let an evaluation go on to its end."""
 
 
 class Batch:
-    """``rows`` rows. Columns and JSON paths are cached, so each is read at most once."""
+    """``rows`` rows. Columns and JSON paths are cached, so each is read at most once.
 
-    def __init__(self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes = NO_INDEXES) -> None:
+    ``go_on``: called between two conditions with a clause that says what is not done; raises an error to end
+    the evaluation.
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[str, ColumnData],
+        rows: int,
+        indexes: Indexes = NO_INDEXES,
+        go_on: GoOn = always,
+    ) -> None:
         for name, column in columns.items():
             if len(column) != rows:
                 raise Internal(f"column {name} has {len(column)} rows where the filter expects {rows}")
         self.rows = rows
         self._columns = columns
         self._indexes = indexes
+        self.go_on = go_on
         self.answers: dict[int, object] = {}
         """For `elanus.expr.indexed`: the index of each condition, by the identity of the condition."""
         self.scanned: set[int] = set()
@@ -150,7 +166,7 @@ class Batch:
 
 class _Selection(Batch):
     def __init__(self, parent: Batch, indices: pa.Array) -> None:
-        super().__init__({}, len(indices))
+        super().__init__({}, len(indices), go_on=parent.go_on)
         self._parent = parent
         self._indices = indices
         self._taken: dict[str, pa.Array | pa.ChunkedArray] = {}

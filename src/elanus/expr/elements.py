@@ -184,7 +184,7 @@ def chosen_elements(node: ElementMatch, batch: Batch, evaluate: Evaluate) -> Fla
     """Which elements of all rows, one after the other, satisfy the condition. (elements,)"""
     columns = {element_name(column.field): _array(batch, column).flatten() for column in node.columns}
     elements = len(next(iter(columns.values())))
-    return kernels.as_mask(evaluate(node.condition, Batch(columns, elements)))
+    return kernels.as_mask(evaluate(node.condition, Batch(columns, elements, go_on=batch.go_on)))
 
 
 def _array(batch: Batch, column: Column) -> pa.Array:

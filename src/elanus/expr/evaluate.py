@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elanus.core.client_presence import check_client
 from elanus.core.row_sets import bits_of
 from elanus.core.types import DataType, Family
 from elanus.expr import arithmetic, arrayvalues, kernels
@@ -67,7 +66,7 @@ class Evaluator(Visitor[pa.Array]):
 
     Leaves may answer null, for unknown. Conjunctions and disjunctions treat it as false. This is safe because
     negations occur only at the leaves: whether a child is false or unknown makes no difference to which rows
-    match. Between two conditions the evaluation ends with `DeadlineExceeded` if the client is gone.
+    match. Between two conditions the batch says whether to go on.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -102,7 +101,7 @@ class Evaluator(Visitor[pa.Array]):
         costs = [cost_of(child, self._batch.prepared) for child in children]
         cost_left = sum(costs)
         for number, child in enumerate(children[1:], start=1):
-            check_client("not all conditions of the filter were evaluated")
+            self._batch.go_on("not all conditions of the filter were evaluated")
             cost_left -= costs[number - 1]
             undecided = pc.invert(answer) if decided else answer
             rows_left = undecided.true_count
@@ -191,7 +190,7 @@ class Evaluator(Visitor[pa.Array]):
 
     def json_contains(self, node: JsonContains) -> pa.Array:
         values = self._batch.json(node.column.field.name, node.column.path)
-        found = values.contains(node.values, node.need_all)
+        found = values.contains(node.values, node.need_all, self._batch.go_on)
         return pc.invert(found) if node.negated else found
 
     def array_contains(self, node: ArrayContains) -> pa.Array:

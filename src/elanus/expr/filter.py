@@ -15,7 +15,7 @@ from elanus.core.row_sets import bools_of
 from elanus.core.schema import CollectionSchema
 from elanus.core.structs import struct_and_name
 from elanus.expr import kernels
-from elanus.expr.batch import NO_INDEXES, Batch, ColumnData, Indexes
+from elanus.expr.batch import NO_INDEXES, Batch, ColumnData, GoOn, Indexes, always
 from elanus.expr.bind import bind
 from elanus.expr.elements import chosen_elements
 from elanus.expr.evaluate import evaluated
@@ -126,21 +126,33 @@ class BoundFilter:
         return frozenset(column.field.name for column in columns_in(self.predicate))
 
     def evaluate(
-        self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes = NO_INDEXES
+        self,
+        columns: Mapping[str, ColumnData],
+        rows: int,
+        indexes: Indexes = NO_INDEXES,
+        go_on: GoOn = always,
     ) -> npt.NDArray[np.bool_]:
         """Which rows match. shape (rows,)
 
         ``columns`` hold at least `field_names`, each of ``rows`` rows, in the schema's Arrow types or
         dictionary-encoded. A JSON field may be passed as a `JsonColumn`, which caches the values read from
-        it. ``indexes``: over the same rows; they are used where that is quicker.
+        it. ``indexes``: over the same rows; they are used where that is quicker. ``go_on``: called between
+        two conditions with a clause that says what is not done; it may raise an error.
         A row for which the filter is unknown, because of a null, does not match. Raises `Internal` if a
         column is missing, or if a JSON column holds something else.
         """
-        return bools_of(self.find(columns, rows, indexes), rows)
+        return bools_of(self.find(columns, rows, indexes, go_on), rows)
 
-    def find(self, columns: Mapping[str, ColumnData], rows: int, indexes: Indexes = NO_INDEXES) -> Found:
+    def find(
+        self,
+        columns: Mapping[str, ColumnData],
+        rows: int,
+        indexes: Indexes = NO_INDEXES,
+        go_on: GoOn = always,
+    ) -> Found:
         """As `evaluate`, but return the rows as they are found: bits, or numbers where there are few."""
-        batch = Batch(columns, rows, indexes)
+        batch = Batch(columns, rows, indexes, go_on)
+        go_on("the filter was not evaluated in all segments")
         found = indexed_rows(self.predicate, batch, evaluated) if indexes else None
         return PackedRows(kernels.as_bits(evaluated(self.predicate, batch))) if found is None else found
 

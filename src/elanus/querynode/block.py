@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elanus.core.client_presence import check_client
 from elanus.core.functions import enables_match
 from elanus.core.ids import FieldID
 from elanus.core.lookup import NO_ROWS
@@ -33,6 +32,7 @@ from elanus.querynode.keys import SortedKeys, match
 from elanus.querynode.row_expiry import RowExpiry
 from elanus.querynode.vectors import VectorColumn
 from elanus.querynode.visibility import Mask, Selection, Visibility
+from elanus.rpc.serving.waiting import check_client
 from elanus.text import kept_bytes
 
 Rows = npt.NDArray[np.int64]
@@ -223,7 +223,7 @@ class Block:
             else _short(self._columns[name].take(wanted))
             for name in row_filter.field_names
         }
-        return rows[row_filter.evaluate(columns, len(rows))]
+        return rows[row_filter.evaluate(columns, len(rows), go_on=check_client)]
 
     def _presence(self, name: str) -> pa.Array:
         """Return a column that is null where a nullable vector field has no vector."""
@@ -287,12 +287,13 @@ class Block:
         matching = self._matching.get(row_filter)
         if matching is None:
             if self.may_match(row_filter):
-                check_client("the filter was not evaluated in all segments")
                 tested = {
                     name: self._presence(name) for name in self._tested_for_null & row_filter.field_names
                 }
                 columns = {**self._filtered_columns, **tested}
-                matching = RowMask(row_filter.find(columns, self.rows, self._indexes), self.rows)
+                matching = RowMask(
+                    row_filter.find(columns, self.rows, self._indexes, check_client), self.rows
+                )
             else:
                 matching = RowMask(NO_ROWS, self.rows)
             self._matching.put(row_filter, matching)

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 
 from elanus.api.querynode import NodeHits, NodeSearch
-from elanus.core.client_presence import client_of_thread
 from elanus.core.errors import IndexNotFound, InvalidParameter
 from elanus.core.requests import check_vectors_size
 from elanus.core.structs import ELEMENT
@@ -20,6 +19,7 @@ from elanus.querynode.grouped_search import grouped
 from elanus.querynode.query_slices import SearchDeadline
 from elanus.querynode.ranking import Ranking
 from elanus.querynode.snapshot import Snapshot
+from elanus.rpc.serving.waiting import client_of_thread
 
 _resolved: IdentityCache[Mapping[str, object], tuple[IndexSpec, int, SearchParams]] = IdentityCache(256)
 """The parameters of recent searches, by those that were sent, for an index and a number of hits."""

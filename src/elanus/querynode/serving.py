@@ -46,7 +46,6 @@ from elanus.channels.read_codec import (
     encode_answer,
     read_ts_of,
 )
-from elanus.core.client_presence import serves
 from elanus.core.errors import ChannelLost, ElanusError, Internal, Unavailable, VersionChanged
 from elanus.core.explanation import NodeReport
 from elanus.core.ids import NodeID, SegmentID
@@ -61,6 +60,7 @@ from elanus.querynode.recall import RecallSampler
 from elanus.querynode.search import search
 from elanus.querynode.snapshot import Snapshot
 from elanus.querynode.text_search import statistics
+from elanus.rpc.serving.waiting import serves
 from elanus.rpc.tracing import untraced
 
 _REFUSALS_S = 1.0

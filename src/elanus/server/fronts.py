@@ -30,7 +30,7 @@ from elanus.proxy.wire.keys import Keys
 from elanus.proxy.wire.operations import milvus_operations
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.security import FrontSecurity
-from elanus.rpc.serving.held import HeldBytes
+from elanus.rpc.serving.held import Held
 from elanus.server.access import port_access
 from elanus.server.counters import RequestMeasures
 from elanus.server.http_front import HttpFront
@@ -94,7 +94,7 @@ class Fronts:
         """
         calls, host = self._calls(current, http), self._settings.host
         check_known(host)
-        held = HeldBytes(self._settings.requests_max_bytes)
+        held = Held.up_to(self._settings.requests_max_bytes, self._settings.answers_max_bytes)
         try:
             if local:
                 check_free(host, port)
@@ -138,7 +138,7 @@ class Fronts:
     def _server(
         self,
         calls: Calls,
-        held: HeldBytes,
+        held: Held,
         host: str,
         port: int,
         security: FrontSecurity | None,

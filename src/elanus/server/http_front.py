@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from elanus.core.errors import Unavailable
 from elanus.proxy.api.verbs import Verbs
 from elanus.proxy.calls import Calls, Operation
-from elanus.rpc.serving.held import HeldBytes
+from elanus.rpc.serving.held import Held
 from elanus.server.certificates import front_security
 from elanus.server.console_source import ConsoleSource
 from elanus.server.open_files import http_connections_for, open_files_limit
@@ -71,11 +71,11 @@ class HttpFront:
             yield from console_operations(self._source, time.monotonic)
 
     def start(
-        self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings, held: HeldBytes
+        self, stack: AsyncExitStack, calls: Calls, workers: Executor, proxy: ProxySettings, held: Held
     ) -> None:
         """Open the port until the stack is closed. Raises `PortTaken`, `CannotStart`.
 
-        ``held``: counts the bytes of large requests, with those of the gRPC port.
+        ``held``: counts the bytes of large requests and answers, with those of the gRPC port.
         """
         from elanus.proxy.rest.front import RestFront
         from elanus.proxy.rest.server import RestServer
@@ -111,9 +111,7 @@ class HttpFront:
                 ) from None
             self.url = opened(0)  # nobody asked for the port that is taken
 
-    def _console(
-        self, calls: Calls, workers: Executor, proxy: ProxySettings, held: HeldBytes
-    ) -> list[BaseRoute]:
+    def _console(self, calls: Calls, workers: Executor, proxy: ProxySettings, held: Held) -> list[BaseRoute]:
         """Return the console's routes; none if there is no console."""
         if self._source is None:
             return []

@@ -78,6 +78,11 @@ class ProxySettings(AccessSettings):
     clients send them again. gRPC does not show how much of a request has arrived: it counts, or is refused,
     once it is there as a whole, before it is decoded: small integers and empty texts take up to eight times
     as much then. With the `serving` mode `grpc` at most `workers` requests arrive at a time."""
+    answers_max_mb: int = Field(default=1024, ge=1, le=1_000_000)
+    """The most memory for answers of more than 64 kB that their clients have not read yet, beyond which those
+    of further searches and queries are withheld: they end with the gRPC status UNAVAILABLE or the HTTP status
+    503, and clients send them again. An answer next to which no other waits is never withheld. With the
+    `serving` mode `grpc` only the answers of the REST API count."""
     graceful_time_ms: int = Field(default=5000, ge=0, le=3_600_000)
     """How far a read with Bounded consistency may be behind the newest write."""
     read_timeout_s: float = Field(default=60.0, gt=0, le=3600)
@@ -115,6 +120,10 @@ class ProxySettings(AccessSettings):
     @property
     def requests_max_bytes(self) -> int:
         return max(self.requests_max_mb, self.message_max_mb) * 1024 * 1024
+
+    @property
+    def answers_max_bytes(self) -> int:
+        return self.answers_max_mb * 1024 * 1024
 
     @property
     def processes_wanted(self) -> int:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator
-
 import pyarrow as pa
 import pytest
 from filter_schemas import PLAIN
 
-from elanus.core.client_presence import serves
 from elanus.core.errors import DeadlineExceeded
 from elanus.expr import JsonColumn, compile_filter
 
@@ -24,38 +20,29 @@ FILTERS = [
 ]
 
 
-@pytest.fixture
-def leaves_after() -> Iterator[Callable[[int], list[bool]]]:
-    """Have the client of this thread leave when it was looked for so many times. Returns what was seen."""
+class Client:
+    """Leaves when it was looked for so many times."""
 
-    def leave(looks: int) -> list[bool]:
-        seen: list[bool] = []
-        numbers = itertools.count()
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+        self.seen: list[str] = []
 
-        def is_gone() -> bool:
-            seen.append(next(numbers) >= looks)
-            return seen[-1]
-
-        serves(is_gone)
-        return seen
-
-    yield leave
-    serves(None)
+    def check(self, progress: str) -> None:
+        self.seen.append(progress)
+        if len(self.seen) > self.looks:
+            raise DeadlineExceeded(progress)
 
 
 @pytest.mark.parametrize("text", FILTERS)
-def test_it_ends_between_two_conditions(text: str, leaves_after: Callable[[int], list[bool]]) -> None:
-    bound = compile_filter(text, PLAIN)
-    seen = leaves_after(5)
-    with pytest.raises(DeadlineExceeded, match="the client has given up, when not all"):
-        bound.evaluate(COLUMNS, 3)
-    assert seen == [False] * 5 + [True]
+def test_it_ends_between_two_conditions(text: str) -> None:
+    client = Client(5)
+    with pytest.raises(DeadlineExceeded, match="not all"):
+        compile_filter(text, PLAIN).evaluate(COLUMNS, 3, go_on=client.check)
+    assert len(client.seen) == 6
 
 
 @pytest.mark.parametrize("text", FILTERS)
-def test_it_goes_on_as_long_as_the_client_waits(text: str, leaves_after: Callable[[int], list[bool]]) -> None:
-    bound = compile_filter(text, PLAIN)
-    without_client = bound.evaluate(COLUMNS, 3).tolist()
-    seen = leaves_after(1000)
-    assert bound.evaluate(COLUMNS, 3).tolist() == without_client
-    assert len(seen) >= 30
+def test_it_goes_on_as_long_as_the_client_waits(text: str) -> None:
+    bound, client = compile_filter(text, PLAIN), Client(1000)
+    assert bound.evaluate(COLUMNS, 3, go_on=client.check).tolist() == bound.evaluate(COLUMNS, 3).tolist()
+    assert len(client.seen) >= 30

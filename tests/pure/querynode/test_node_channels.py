@@ -20,7 +20,6 @@ from channel_world import A, B, Cluster, finished, scenario, waiting
 from node_world import COLLECTION, VCHANNEL, breathe, inline
 
 from elanus.api.query_channel import SealedSegmentsChangeInfo, encode_message
-from elanus.core.client_presence import client_of_thread
 from elanus.core.errors import ChannelLost, DeadlineExceeded, NotReady, Unavailable
 from elanus.core.ids import NodeID, SegmentID
 from elanus.proxy.fanout import answers
@@ -28,6 +27,7 @@ from elanus.proxy.fanout import client as fanout
 from elanus.proxy.fanout.deadline import Patience
 from elanus.querynode import inline_reads, serving
 from elanus.querynode.follower import Follower
+from elanus.rpc.serving.waiting import client_of_thread
 
 
 @scenario

@@ -1,9 +1,10 @@
-"""Large requests are counted together, and refused beyond their limit."""
+"""Large requests are counted together, and refused beyond their limit. So are answers that nobody reads."""
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
@@ -12,10 +13,12 @@ import pytest
 from polling import until
 
 from elanus.rpc.serving.choice import Serving, grpc_server
-from elanus.rpc.serving.held import SMALL_MAX_BYTES, HeldBytes, Holding
+from elanus.rpc.serving.held import SMALL_MAX_BYTES, Held, HeldAnswers, HeldBytes, Holding
 
 LIMIT_S = 60.0
 LARGE = bytes(1 << 20)
+ANSWER_BYTES = 24 << 20
+"""More than the buffers of a connection hold."""
 
 
 def test_small_pieces_count_when_they_add_up() -> None:
@@ -40,18 +43,22 @@ class Slow:
 
     def __init__(self, serving: Serving, workers: int) -> None:
         self.go_on = threading.Event()
-        self.held = HeldBytes(2 * len(LARGE))
+        both = Held.up_to(2 * len(LARGE), 2 * ANSWER_BYTES)
+        self.held, self.answers = both.requests, both.answers
         self.workers = ThreadPoolExecutor(workers)
         handlers = {
             "Wait": grpc.unary_unary_rpc_method_handler(self._wait),
             "Stream": grpc.unary_stream_rpc_method_handler(self._stream),
+            "Read": grpc.unary_unary_rpc_method_handler(lambda *_: bytes(ANSWER_BYTES)),
+            "Write": grpc.unary_unary_rpc_method_handler(lambda *_: bytes(ANSWER_BYTES)),
             "Decode": grpc.unary_unary_rpc_method_handler(self._wait, request_deserializer=bytes.decode),
         }
         generic = grpc.method_handlers_generic_handler("slow", handlers)
         options = (("grpc.max_receive_message_length", 1 << 24),)
-        self.server = grpc_server(
-            serving, (generic,), self.workers, options, lambda _: None, 1 << 24, self.held
+        kinds: Callable[[str], Callable[[object], str] | None] = lambda path: (  # noqa: E731
+            (lambda _: path) if path.endswith("Read") else None
         )
+        self.server = grpc_server(serving, (generic,), self.workers, options, kinds, 1 << 24, both)
         self.port = self.server.open("127.0.0.1:0", None)
         self.server.start()
 
@@ -142,3 +149,104 @@ def test_nothing_is_held_for_a_request_that_cannot_be_decoded(slow: Slow) -> Non
         assert refusal.value.code() is grpc.StatusCode.INTERNAL
         assert refusal.value.details() == "Exception deserializing request!"
     ended_holding(slow)
+
+
+class Unread:
+    """A relay to the server whose clients get the beginning of what it sends, until they are to ``read``."""
+
+    def __init__(self, port: int) -> None:
+        self._server = ("127.0.0.1", port)
+        self.read = threading.Event()
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self._open = [self.listener]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client = self.listener.accept()[0]
+            except OSError:
+                return
+            server = socket.create_connection(self._server)
+            self._open += [client, server]
+            threading.Thread(target=self._pass, args=(client, server, False), daemon=True).start()
+            threading.Thread(target=self._pass, args=(server, client, True), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket, stalls: bool) -> None:
+        passed_bytes = 0
+        while True:
+            if stalls and passed_bytes > 100_000:
+                self.read.wait(LIMIT_S)
+            try:
+                data = one.recv(1 << 16)
+                other.sendall(data)
+            except OSError:
+                return
+            if not data:
+                return
+            passed_bytes += len(data)
+
+    def close(self) -> None:
+        for one in self._open:
+            one.close()
+
+
+@pytest.fixture
+def unread() -> Iterator[tuple[Slow, Unread]]:
+    with served("loop", 2) as slow:
+        relay = Unread(slow.port)
+        yield slow, relay
+        relay.read.set()
+        relay.close()
+
+
+def call_each(port: int, method: str, count: int) -> tuple[list[grpc.Channel], list[grpc.Future]]:
+    """Call a method over as many connections."""
+    options = (("grpc.max_receive_message_length", -1), ("grpc.use_local_subchannel_pool", 1))
+    channels = [grpc.insecure_channel(f"127.0.0.1:{port}", options) for _ in range(count)]
+    return channels, [one.unary_unary(f"/slow/{method}").future(b"", timeout=LIMIT_S) for one in channels]
+
+
+def test_unread_answers_of_reads_are_held_up_to_their_limit(unread: tuple[Slow, Unread]) -> None:
+    slow, relay = unread
+    channels, calls = call_each(relay.port, "Read", 3)
+    (withheld,) = ended(calls, 1)
+    assert withheld.code() is grpc.StatusCode.UNAVAILABLE
+    assert "answers of 48 MB wait for their clients to read them" in withheld.details()
+    assert "proxy.answers_max_mb allows 48: retry" in withheld.details()
+    assert slow.answers.held_bytes == 2 * ANSWER_BYTES
+    relay.read.set()
+    assert [len(one.result(LIMIT_S)) for one in calls if one is not withheld] == [ANSWER_BYTES] * 2
+    until(lambda: not slow.answers.held_bytes, "nothing is held")
+    for channel in channels:
+        channel.close()
+
+
+def test_what_is_done_is_answered_whatever_is_held(unread: tuple[Slow, Unread]) -> None:
+    slow, relay = unread
+    channels, calls = call_each(relay.port, "Write", 4)
+    until(lambda: slow.answers.held_bytes == 4 * ANSWER_BYTES, "all answers are held")
+    relay.read.set()
+    assert [len(one.result(LIMIT_S)) for one in calls] == [ANSWER_BYTES] * 4
+    until(lambda: not slow.answers.held_bytes, "nothing is held")
+    for channel in channels:
+        channel.close()
+
+
+def test_nothing_is_held_for_clients_that_left_without_reading(unread: tuple[Slow, Unread]) -> None:
+    slow, relay = unread
+    channels, _ = call_each(relay.port, "Read", 2)
+    until(lambda: slow.answers.held_bytes == 2 * ANSWER_BYTES, "both answers are held")
+    for channel in channels:
+        channel.close()
+    relay.read.set()
+    until(lambda: not slow.answers.held_bytes, "nothing is held")
+
+
+def test_an_answer_next_to_which_no_other_waits_is_never_withheld() -> None:
+    answers = HeldAnswers(100)
+    assert answers.add(101, may_withhold=True)
+    assert not answers.add(1, may_withhold=True)
+    answers.remove(101)
+    assert answers.add(1, may_withhold=True)

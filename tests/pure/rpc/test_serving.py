@@ -12,7 +12,6 @@ import grpc
 import pytest
 import structlog
 
-from elanus.core.client_presence import client_of_thread
 from elanus.rpc.serving import calls, choice, loop
 from elanus.rpc.serving.choice import Serving, grpc_server
 from elanus.rpc.serving.loop import LoopServer
@@ -20,7 +19,7 @@ from elanus.rpc.serving.placement import Placement
 from elanus.rpc.serving.pooled import PooledServer
 from elanus.rpc.serving.queue import TESTED_RELEASE
 from elanus.rpc.serving.selftest import fault_of, loop_fault
-from elanus.rpc.serving.waiting import about_to_wait
+from elanus.rpc.serving.waiting import about_to_wait, client_of_thread
 
 LIMIT_S = 60.0
 """For a broken server only."""

@@ -25,13 +25,13 @@ from starlette.routing import Route
 from structlog.testing import capture_logs
 
 from elanus.core.access import first_policy
-from elanus.core.client_presence import client_of_thread
 from elanus.core.errors import Unavailable
 from elanus.proxy.access.sign_in import SignIn
 from elanus.proxy.rest import entrance, v1
 from elanus.proxy.rest import server as rest_server
 from elanus.proxy.rest.server import RestServer
 from elanus.proxy.rest.table import PREFIX, TABLE
+from elanus.rpc.serving.waiting import client_of_thread
 
 BODY_MAX_BYTES = 100_000
 LIST = "/v2/vectordb/collections/list"

@@ -18,7 +18,7 @@ from rest_client import rest_front
 from elanus.core.errors import Unavailable
 from elanus.proxy.rest import entrance, lingering
 from elanus.proxy.rest.server import RestServer
-from elanus.rpc.serving.held import HeldBytes
+from elanus.rpc.serving.held import Held
 
 BODY_MAX_BYTES = 1024 * 1024
 LIST = "/v2/vectordb/collections/list"
@@ -178,12 +178,13 @@ def test_a_slow_body_is_answered_and_ends(port: int, monkeypatch: pytest.MonkeyP
 
 
 def test_large_bodies_are_limited_together(verbs: FakeVerbs) -> None:
-    held = HeldBytes(2 * BODY_MAX_BYTES)
+    both = Held.up_to(2 * BODY_MAX_BYTES, BODY_MAX_BYTES)
+    held = both.requests
     half = LARGE[: BODY_MAX_BYTES * 3 // 4]
     head = f"{HEAD}content-length: {BODY_MAX_BYTES}\r\n\r\n".encode()
     with ThreadPoolExecutor(2) as workers:
         server = RestServer(
-            rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=BODY_MAX_BYTES, held=held
+            rest_front(verbs), workers, "127.0.0.1", 0, body_max_bytes=BODY_MAX_BYTES, held=both
         )
         port = int(server.start().rpartition(":")[2])
         url = f"http://127.0.0.1:{port}{LIST}"

@@ -23,16 +23,18 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from elanus.proxy.read_watch import FOLLOWED
 from elanus.proxy.rest import v1
 from elanus.proxy.rest.endpoint import Endpoint
 from elanus.proxy.rest.entrance import Entrance, Refused, error_reply, response_of
 from elanus.proxy.rest.errors import BAD_FORMAT
 from elanus.proxy.rest.front import Reply, RestFront
 from elanus.proxy.rest.openapi import document
+from elanus.proxy.rest.sending import SentReply
 from elanus.proxy.rest.table import PREFIX, TABLE
 from elanus.proxy.rest.unbegun import in_thread
 from elanus.proxy.rest.values import encoded
-from elanus.rpc.serving.held import HeldBytes, Holding
+from elanus.rpc.serving.held import Held, Holding
 
 _JSON_TYPES = ("application/json", "text/json")
 _OPENAPI = "openapi.json"
@@ -51,14 +53,14 @@ def application(
     body_max_bytes: int,
     is_local: bool,
     mounts: Sequence[BaseRoute] = (),
-    held: HeldBytes | None = None,
+    held: Held | None = None,
 ) -> Starlette:
     """Return the application. Requests are answered in threads of ``workers``.
 
     ``is_local``: the server listens on loopback only. ``mounts``: routes of other applications. ``held``:
-    counts the bytes of large bodies.
+    counts the bytes of large bodies and answers.
     """
-    api = _Api(front, workers, body_max_bytes, is_local, held or HeldBytes(_ANY_BYTES))
+    api = _Api(front, workers, body_max_bytes, is_local, held or Held.up_to(_ANY_BYTES, _ANY_BYTES))
     return Starlette(
         routes=[
             Route(PREFIX + "{path:path}", api.answer, methods=["POST"]),
@@ -90,24 +92,27 @@ async def _no_route(request: Request, error: Exception) -> Response:
 
 class _Api:
     def __init__(
-        self, front: RestFront, workers: Executor, body_max_bytes: int, is_local: bool, held: HeldBytes
+        self, front: RestFront, workers: Executor, body_max_bytes: int, is_local: bool, held: Held
     ) -> None:
-        self._held = held
+        self._held = held.requests
+        self._answers = held.answers
         self._front = front
         self._workers = workers
         self._entrance = Entrance(body_max_bytes, is_local=is_local)
         self._openapi: bytes | None = None
 
-    async def answer(self, request: Request) -> Response:
+    async def answer(self, request: Request) -> Response | SentReply:
         return await self._answer(request, TABLE, 0)
 
-    async def answer_v1(self, request: Request) -> Response:
+    async def answer_v1(self, request: Request) -> Response | SentReply:
         is_read = request.path_params["path"].rstrip("/") in v1.READS
         if is_read != (request.method == "GET"):
             raise HTTPException(HTTPStatus.METHOD_NOT_ALLOWED)
         return await self._answer(request, v1.TABLE, v1.SUCCESS)
 
-    async def _answer(self, request: Request, table: Mapping[str, Endpoint], success: int) -> Response:
+    async def _answer(
+        self, request: Request, table: Mapping[str, Endpoint], success: int
+    ) -> Response | SentReply:
         path = request.path_params["path"].rstrip("/")
         with Holding(self._held) as holding:
             try:
@@ -123,7 +128,9 @@ class _Api:
             work: Callable[[], Reply] = lambda: self._front.answer(  # noqa: E731
                 path, headers, body, client, table, success
             )
-            return response_of(await in_thread(self._workers, request.scope, work))
+            reply = await in_thread(self._workers, request.scope, work)
+            is_read = not FOLLOWED.isdisjoint(table[path].operations)
+            return SentReply(reply, self._answers, may_withhold=is_read)
 
     async def _body(self, request: Request, holding: Holding) -> bytes:
         """Return the parameters of a request. Raises `Refused`."""

@@ -24,11 +24,12 @@ from elanus.proxy.rest.app import application
 from elanus.proxy.rest.front import RestFront
 from elanus.proxy.rest.lingering import LingeringTransport
 from elanus.proxy.rest.renewed import RenewedContext
+from elanus.proxy.rest.sending import closes
 from elanus.proxy.rest.unbegun import Unbegun
 from elanus.proxy.wire.connection_limit import RefusalLog, spare_connections, too_many
 from elanus.rpc.origins import is_local_name
 from elanus.rpc.security import FrontSecurity
-from elanus.rpc.serving.held import HeldBytes
+from elanus.rpc.serving.held import Held
 
 HEAD_WAIT_S = 60.0
 """How long a new connection may stay without a request, and how long the head of any request may take."""
@@ -126,7 +127,9 @@ class _Protocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._head_due.cancel()
         super().on_headers_complete()
-        self._unbegun.attach(cast(dict[str, Any], self.scope))  # the request's task has not run yet
+        scope = cast(dict[str, Any], self.scope)  # the request's task has not run yet
+        self._unbegun.attach(scope)
+        closes(scope, self._give_up)
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0
@@ -200,8 +203,8 @@ class _Server(uvicorn.Server):
 class RestServer:
     """The port, open from `start` to `stop`. ``port`` 0 takes a free one.
 
-    ``body_max_bytes``: larger bodies are refused. ``held``: counts the bytes of large ones; None: there is no
-    limit for all of them. ``connections_max``: the requests of further
+    ``body_max_bytes``: larger bodies are refused. ``held``: counts the bytes of large ones, and of
+    large answers; None: there is no limit for all of them. ``connections_max``: the requests of further
     connections get the HTTP status 503, with a text; None for no limit. ``tls``: None serves without TLS;
     raises `InvalidParameter` if its files are unusable.
     ``mounts``: routes of other applications on this port.
@@ -215,7 +218,7 @@ class RestServer:
         port: int,
         *,
         body_max_bytes: int,
-        held: HeldBytes | None = None,
+        held: Held | None = None,
         connections_max: int | None = None,
         tls: FrontSecurity | None = None,
         mounts: Sequence[BaseRoute] = (),

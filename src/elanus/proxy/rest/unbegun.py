@@ -2,7 +2,7 @@
 
 Requests wait for a thread. A client that gives up, or that sends and leaves, must not keep others waiting for
 threads that answer it, nor fill the queue. Of the work that has begun, long reads end soon
-(`elanus.core.client_presence`), and all else is completed: a write is done or not, never half.
+(`elanus.rpc.serving.waiting`), and all else is completed: a write is done or not, never half.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from concurrent.futures import Executor, Future
 from http import HTTPStatus
 from typing import Any
 
-from elanus.core.client_presence import serves
 from elanus.proxy.rest.entrance import error_reply
 from elanus.proxy.rest.front import Reply
+from elanus.rpc.serving.waiting import serves
 
 _KEY = "elanus.unbegun"
 

@@ -25,7 +25,7 @@ from elanus.proxy.wire.service import milvus_handlers
 from elanus.proxy.wire.short_reads import kind_of
 from elanus.rpc.security import FrontSecurity
 from elanus.rpc.serving.choice import Serving, grpc_server
-from elanus.rpc.serving.held import HeldBytes
+from elanus.rpc.serving.held import Held
 
 REQUEST_MAX_BYTES = 64 * 1024 * 1024
 """The reference's default."""
@@ -60,7 +60,7 @@ class MilvusServer:
     requests queue. ``request_max_bytes``: larger requests are refused before they are decoded, with the
     status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.message_limit`). ``connections_max``: the
     calls of further connections get the status RESOURCE_EXHAUSTED (see `elanus.proxy.wire.connection_limit`);
-    None for no limit. ``held``: counts the bytes of large requests, and has a limit for them.
+    None for no limit. ``held``: counts the bytes of large requests and answers, with limits for them.
     ``security``: the certificate presented to clients; None serves without TLS.
 
     ``host`` may also be a local socket, ``unix:PATH``; then ``port`` means nothing. ``shares_port``: the
@@ -78,7 +78,7 @@ class MilvusServer:
         max_workers: int = 64,
         request_max_bytes: int = REQUEST_MAX_BYTES,
         connections_max: int | None = None,
-        held: HeldBytes | None = None,
+        held: Held | None = None,
         security: FrontSecurity | None = None,
         serving: Serving = "loop",
         shares_port: bool = False,

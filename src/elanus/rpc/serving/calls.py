@@ -17,8 +17,9 @@ from typing import Any, NoReturn
 import grpc
 import structlog
 
-from elanus.core.client_presence import serves
 from elanus.rpc.serving import queue
+from elanus.rpc.serving.held import SMALL_MAX_BYTES, HeldAnswers
+from elanus.rpc.serving.waiting import serves
 
 _LOG_S = 60.0
 _ERROR_MAX_CHARS = 300
@@ -67,7 +68,7 @@ class UnaryCall:
     """One call. Implements of ``grpc.ServicerContext`` what handlers of one response can use.
 
     ``received(call, data)`` is called in the reading thread with the request, ``over()`` when the call is
-    over.
+    over. ``held``: counts the bytes of the answer until it has gone out; None: nothing does.
     """
 
     __slots__ = (
@@ -77,6 +78,8 @@ class UnaryCall:
         "_code",
         "_details",
         "_due",
+        "_held",
+        "_held_bytes",
         "_lock",
         "_over",
         "_peer",
@@ -95,12 +98,15 @@ class UnaryCall:
         lock: threading.Lock,
         received: Callable[[UnaryCall, bytes], None],
         over: Callable[[], None],
+        held: HeldAnswers | None = None,
     ) -> None:
         self._arrival = arrival
         self.method = method
         self._lock = lock
         self._received = received
         self._over = over
+        self._held = held
+        self._held_bytes = 0
         self._due = 1
         self._closed = self._watched = self.is_answered = False
         self.has_waited = False
@@ -128,6 +134,7 @@ class UnaryCall:
                 _log.error("request not handled", rpc=self.method.path, error=repr(error), exc_info=True)
 
     def _on_answered(self, _: Any) -> None:
+        self._let_go()
         self._finish_batch(closes=not self._watched)
 
     def _on_closed(self, _: Any) -> None:
@@ -167,12 +174,14 @@ class UnaryCall:
             self._due += 1
         queue.watch(self._arrival.call, self._on_closed)
 
-    def end(self, code: grpc.StatusCode | None, details: str = "", message: bytes | None = None) -> None:
-        """Answer. The handler's own settings are sent in place of ``code`` and ``details``. Does nothing if
-        closed."""
+    def end(self, code: grpc.StatusCode | None, details: str = "", message: bytes | None = None) -> bool:
+        """Answer. The handler's own settings are sent in place of ``code`` and ``details``.
+
+        Does nothing, and returns False, if closed.
+        """
         with self._lock:
             if self._closed or self.is_answered:
-                return
+                return False
             self.is_answered = True
             self._due += 1
         queue.answer(
@@ -184,6 +193,7 @@ class UnaryCall:
             self._watched,
             self._on_answered,
         )
+        return True
 
     def run(self, request: Any) -> None:
         """Run the handler on a request and answer. Raises nothing that the handler raises."""
@@ -206,7 +216,20 @@ class UnaryCall:
             self.end(grpc.StatusCode.INTERNAL, "Failed to serialize response!")
             _log.error("response not serialized", rpc=method.path, error=repr(error), exc_info=True)
             return
-        self.end(None, "", message)
+        held = self._held
+        if held is not None and len(message) > SMALL_MAX_BYTES:
+            # Methods with kinds are reads, which may be repeated.
+            if not held.add(len(message), may_withhold=method.kind is not None):
+                self.end(grpc.StatusCode.UNAVAILABLE, held.refusal())
+                return
+            self._held_bytes = len(message)
+        if not self.end(None, "", message):
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._held is not None and self._held_bytes:
+            self._held.remove(self._held_bytes)
+            self._held_bytes = 0
 
     def _is_gone(self) -> bool:
         return self._closed

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import grpc
 import structlog
 
-from elanus.rpc.serving.held import HeldBytes
+from elanus.rpc.serving.held import Held
 from elanus.rpc.serving.loop import SHORT_REQUEST_MAX_BYTES, KindOf, LoopServer
 from elanus.rpc.serving.pooled import PooledServer, Server
 from elanus.rpc.serving.selftest import loop_fault
@@ -27,10 +27,10 @@ def grpc_server(
     options: Sequence[tuple[str, Any]],
     kind_of: KindOf,
     request_max_bytes: int,
-    held: HeldBytes | None = None,
+    held: Held | None = None,
 ) -> Server:
     """Return a server that is not started. ``request_max_bytes``: larger requests are not decoded. ``held``:
-    counts the bytes of large requests.
+    counts the bytes of large requests and answers.
     """
     if serving == "loop":
         fault = loop_fault()

@@ -1,24 +1,27 @@
-"""How many bytes the large requests take together that are being received or answered.
+"""How many bytes large requests that are being received or answered take together, and answers not yet sent.
 
 Each has a limit of its own, but a client may send many at a time, and those that no thread answers yet wait
-in memory. Beyond the limit further ones are refused, and may be sent again.
+in memory. So do answers that their clients do not read. Beyond the limits further requests are refused, and
+answers of reads withheld; the requests may be sent again. Requests and answers have a limit each: clients
+that do not read must not keep others from writing.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import grpc
 
 SMALL_MAX_BYTES = 64 * 1024
-"""Smaller requests are not counted, and never refused for this."""
+"""Smaller requests and answers are not counted, and never refused for this."""
 _MB = 1024 * 1024
 
 
 class HeldBytes:
-    """For any thread. ``max_bytes``: at least what one request may have."""
+    """Of requests. For any thread. ``max_bytes``: at least what one request may have."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -47,6 +50,54 @@ class HeldBytes:
             f"requests of {self._held_bytes // _MB} MB are being received or answered, and "
             f"proxy.requests_max_mb allows {self._max_bytes // _MB}: retry, or send smaller requests"
         )
+
+
+class HeldAnswers:
+    """For any thread. ``max_bytes``: of all together; one alone may be larger."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._held_bytes = 0
+        self._lock = threading.Lock()
+
+    @property
+    def held_bytes(self) -> int:
+        return self._held_bytes
+
+    def add(self, size_bytes: int, *, may_withhold: bool) -> bool:
+        """Hold an answer until it is sent. Returns False, and holds nothing, if it is withheld.
+
+        ``may_withhold``: that of a read, which may be repeated. Others are held beyond the limit, too: what
+        they answer is done.
+        """
+        with self._lock:
+            if may_withhold and self._held_bytes and self._held_bytes + size_bytes > self._max_bytes:
+                return False
+            self._held_bytes += size_bytes
+            return True
+
+    def remove(self, size_bytes: int) -> None:
+        with self._lock:
+            self._held_bytes -= size_bytes
+
+    def refusal(self) -> str:
+        """Return the text for a client whose answer is withheld."""
+        return (
+            f"answers of {self._held_bytes // _MB} MB wait for their clients to read them, and "
+            f"proxy.answers_max_mb allows {self._max_bytes // _MB}: retry, or ask for less at a time"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What the ports of a process count together."""
+
+    requests: HeldBytes
+    answers: HeldAnswers
+
+    @classmethod
+    def up_to(cls, requests_max_bytes: int, answers_max_bytes: int) -> Held:
+        return cls(HeldBytes(requests_max_bytes), HeldAnswers(answers_max_bytes))
 
 
 class Holding:

@@ -16,7 +16,7 @@ import structlog
 
 from elanus.rpc.serving import queue
 from elanus.rpc.serving.calls import UnaryCall, UnaryMethod
-from elanus.rpc.serving.held import SMALL_MAX_BYTES, HeldBytes, HeldHandler
+from elanus.rpc.serving.held import SMALL_MAX_BYTES, Held, HeldBytes, HeldHandler
 from elanus.rpc.serving.leading import Leadership
 from elanus.rpc.serving.placement import Placement, short_s
 from elanus.rpc.serving.waiting import on_wait
@@ -47,8 +47,8 @@ class LoopServer:
     """Implements `elanus.rpc.serving.pooled.Server`: short calls run in the thread that reads the queue,
     others in ``workers``.
 
-    ``kind_of``: see `KindOf`. ``short_max_bytes``: larger requests go to ``workers``. ``held``: counts their
-    bytes; None: nothing does.
+    ``kind_of``: see `KindOf`. ``short_max_bytes``: larger requests go to ``workers``. ``held``: counts the
+    bytes of large requests and answers; None: nothing does.
     """
 
     def __init__(
@@ -59,16 +59,17 @@ class LoopServer:
         kind_of: KindOf,
         short_max_bytes: int = SHORT_REQUEST_MAX_BYTES,
         placement: Placement | None = None,
-        held: HeldBytes | None = None,
+        held: Held | None = None,
     ) -> None:
-        self._held = held
+        self._held = None if held is None else held.requests
+        self._answers = None if held is None else held.answers
         self._handlers = tuple(handlers)
         self._workers = workers
         self._kind_of = kind_of
         self._short_max_bytes = short_max_bytes
         self._placement = placement or Placement(short_s(os.cpu_count() or 1))
         # Streams are grpcio's, which counts nothing.
-        streams = handlers if held is None else [HeldHandler(handler, held) for handler in handlers]
+        streams = handlers if held is None else [HeldHandler(handler, held.requests) for handler in handlers]
         self._queue = queue.CompletionQueue(options, streams)
         self._methods: dict[bytes, UnaryMethod | None] = {}
         self._leadership = Leadership(self._lead, "milvus-loop")
@@ -141,7 +142,7 @@ class LoopServer:
         self._live += 1
         method = self._methods.get(path) or self._find(path, arrival)
         if method is not None:
-            UnaryCall(arrival, method, self._call_lock, self._on_request, self._on_over)
+            UnaryCall(arrival, method, self._call_lock, self._on_request, self._on_over, self._answers)
         elif self._queue.stream(arrival, self._workers) is None:
             self._on_over()
 

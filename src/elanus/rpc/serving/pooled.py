@@ -2,7 +2,8 @@
 
 grpcio's server receives a request when a thread of the pool takes the call, and says nothing about it before
 all of its bytes are there. So the bytes of requests are counted from then on, and those being received are at
-most as many requests as the pool has threads.
+most as many requests as the pool has threads. It does not say when an answer has gone out, so answers are not
+counted.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Protocol
 
 import grpc
 
-from elanus.rpc.serving.held import HeldBytes, HeldHandler
+from elanus.rpc.serving.held import Held, HeldHandler
 
 
 class Server(Protocol):
@@ -37,10 +38,10 @@ class PooledServer:
         handlers: Sequence[grpc.GenericRpcHandler],
         workers: ThreadPoolExecutor,
         options: Sequence[tuple[str, Any]],
-        held: HeldBytes | None = None,
+        held: Held | None = None,
     ) -> None:
         if held is not None:
-            handlers = [HeldHandler(handler, held) for handler in handlers]
+            handlers = [HeldHandler(handler, held.requests) for handler in handlers]
         self._server = grpc.server(workers, handlers=handlers, options=options)
 
     def open(self, address: str, credentials: grpc.ServerCredentials | None) -> int:

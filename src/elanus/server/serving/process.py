@@ -33,7 +33,7 @@ from elanus.proxy.wire.passing import READS, MainProcess, PassingGuard, PassingO
 from elanus.proxy.wire.reads import Reads
 from elanus.proxy.wire.server import MilvusServer
 from elanus.rpc.carrier import RpcChannel, RpcServer
-from elanus.rpc.serving.held import HeldBytes
+from elanus.rpc.serving.held import Held
 from elanus.server.access import open_audit, port_access
 from elanus.server.backends import open_follower, open_objects_to_read
 from elanus.server.builders import make_query_node, recall_sampler
@@ -202,7 +202,7 @@ class ServingProcess:
             max_workers=settings.workers,
             request_max_bytes=settings.message_max_mb * 1024 * 1024,
             connections_max=settings.connections_max or connections_for(open_files_limit(), 1),
-            held=HeldBytes(settings.requests_max_bytes),
+            held=Held.up_to(settings.requests_max_bytes, settings.answers_max_bytes),
             security=front_security(settings),
             serving=settings.serving,
             shares_port=True,
