@@ -66,7 +66,7 @@ def test_it_is_held_until_its_client_leaves(port: int, held: Held) -> None:
 
 
 def test_a_client_that_does_not_read_loses_its_connection(
-    port: int, held: Held, monkeypatch: pytest.MonkeyPatch
+    port: int, held: Held, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(sending, "READ_WAIT_S", 0.3)
     with socket.create_connection(("127.0.0.1", port), timeout=LIMIT_S) as client:
@@ -80,6 +80,7 @@ def test_a_client_that_does_not_read_loses_its_connection(
         except ConnectionResetError:
             pass
         assert received_bytes < ANSWER_BYTES
+    assert caplog.records == [], "clients must not fill the log"
     monkeypatch.undo()
     assert requests.post(f"http://127.0.0.1:{port}{LIST}", json={}, timeout=LIMIT_S).status_code == 200
 

@@ -67,4 +67,5 @@ class SentReply:
                     await send(piece)
             except TimeoutError:
                 scope[_KEY]()
+                await send(piece)  # returns when the connection is gone
                 return

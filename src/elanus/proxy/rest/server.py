@@ -129,7 +129,7 @@ class _Protocol(HttpToolsProtocol):
         super().on_headers_complete()
         scope = cast(dict[str, Any], self.scope)  # the request's task has not run yet
         self._unbegun.attach(scope)
-        closes(scope, self._give_up)
+        closes(scope, self.transport.abort)
 
     def on_body(self, body: bytes) -> None:
         self._head_bytes = 0

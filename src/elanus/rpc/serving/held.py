@@ -20,8 +20,8 @@ SMALL_MAX_BYTES = 64 * 1024
 _MB = 1024 * 1024
 
 
-class HeldBytes:
-    """Of requests. For any thread. ``max_bytes``: at least what one request may have."""
+class _Bytes:
+    """A number of bytes with a limit. For any thread."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
@@ -31,6 +31,14 @@ class HeldBytes:
     @property
     def held_bytes(self) -> int:
         return self._held_bytes
+
+    def remove(self, size_bytes: int) -> None:
+        with self._lock:
+            self._held_bytes -= size_bytes
+
+
+class HeldBytes(_Bytes):
+    """Of requests. ``max_bytes``: at least what one request may have."""
 
     def add(self, size_bytes: int) -> bool:
         """Hold so many more bytes. Returns False, and holds none of them, if they are too many."""
@@ -40,10 +48,6 @@ class HeldBytes:
             self._held_bytes += size_bytes
             return True
 
-    def remove(self, size_bytes: int) -> None:
-        with self._lock:
-            self._held_bytes -= size_bytes
-
     def refusal(self) -> str:
         """Return the text for a client whose request is refused."""
         return (
@@ -52,17 +56,8 @@ class HeldBytes:
         )
 
 
-class HeldAnswers:
-    """For any thread. ``max_bytes``: of all together; one alone may be larger."""
-
-    def __init__(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._held_bytes = 0
-        self._lock = threading.Lock()
-
-    @property
-    def held_bytes(self) -> int:
-        return self._held_bytes
+class HeldAnswers(_Bytes):
+    """Of answers. ``max_bytes``: of all together; one alone may be larger."""
 
     def add(self, size_bytes: int, *, may_withhold: bool) -> bool:
         """Hold an answer until it is sent. Returns False, and holds nothing, if it is withheld.
@@ -75,10 +70,6 @@ class HeldAnswers:
                 return False
             self._held_bytes += size_bytes
             return True
-
-    def remove(self, size_bytes: int) -> None:
-        with self._lock:
-            self._held_bytes -= size_bytes
 
     def refusal(self) -> str:
         """Return the text for a client whose answer is withheld."""
