@@ -18,6 +18,9 @@ from elanus.sim.client_plans import (
     PARTITIONED,
     PARTITIONED_SHARDS,
     PARTITIONS,
+    PARTLY,
+    PARTLY_PARTITIONS,
+    PARTLY_SHARDS,
     WIDENED,
     WIDENED_SHARDS,
 )
@@ -32,6 +35,7 @@ SHARDS = {
     CLONED: CLONED_SHARDS,
     KEYED: KEYED_SHARDS,
     WIDENED: WIDENED_SHARDS,
+    PARTLY: PARTLY_SHARDS,
 }
 KEYS = 400
 EXTRA = "extra"
@@ -46,6 +50,8 @@ def partitions_of(name: str) -> tuple[str, ...]:
     """The partitions of a collection that clients create."""
     if name == KEYED:
         return ()
+    if name == PARTLY:
+        return PARTLY_PARTITIONS
     return PARTITIONS if name == PARTITIONED else (PARTITION,)
 
 

@@ -105,11 +105,31 @@ OF_WIDENED: Mapping[str, float] = {
     "change_fields": 6,
 }
 """The operations of clients of the collection whose fields change, weighted by frequency."""
+PARTLY = "theta"
+"""A collection of which not all partitions are loaded at all times."""
+PARTLY_SHARDS = 2
+PARTLY_PARTITIONS = ("q1", "q2", "q3")
+OF_PARTLY: Mapping[str, float] = {
+    "insert": 20,
+    "upsert": 8,
+    "delete": 6,
+    "delete_where": 2,
+    "flush": 4,
+    "compact": 3,
+    "count": 8,
+    "query": 14,
+    "query_where": 4,
+    "query_again": 3,
+    "search": 6,
+}
+"""The operations of clients of this collection, weighted by frequency."""
+OF_LOADS: Mapping[str, float] = {"change_load": 10, "count": 2, "query": 3}
+"""The operations of its client that loads and releases partitions, weighted by frequency."""
 OF_IMPORTERS = ("import", "delete_imported")
 """Those that only clients that import have."""
 ADDED_OPERATIONS = (*OF_IMPORTERS, "insert_everywhere")
 """Those that no other client has."""
-RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop", "change_fields")
+RELOADING = ("reload", "renew_collection", "clone", "restore", "undrop", "change_fields", "change_load")
 """Operations after which a read waits for a load."""
 
 _IMPORTS = 0.3
@@ -123,6 +143,9 @@ _KEYED_SEED_MIN = 220
 """As with alterations."""
 _WIDENED = 0.2
 _WIDENED_SEED_MIN = 240
+"""As with alterations."""
+_PARTLY = 0.2
+_PARTLY_SEED_MIN = 260
 """As with alterations."""
 _REPLACEMENTS = 0.2
 _REPLACEMENT_SEED_MIN = 240
@@ -160,6 +183,10 @@ def has_partition_key(seed: int) -> bool:
 
 def has_changing_fields(seed: int) -> bool:
     return seed >= _WIDENED_SEED_MIN and random.Random(f"{seed}/changing fields").random() < _WIDENED
+
+
+def has_partial_loads(seed: int) -> bool:
+    return seed >= _PARTLY_SEED_MIN and random.Random(f"{seed}/partial loads").random() < _PARTLY
 
 
 def has_replacements(seed: int) -> bool:

@@ -15,6 +15,7 @@ from elanus.core.timestamps import MAX_TIMESTAMP, NO_TIMESTAMP, Timestamp, befor
 from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import AliasMeanings
 from elanus.sim.import_tasks import ImportTasks
+from elanus.sim.partition_loads import PartitionLoads
 from elanus.sim.policies import GRACEFUL_MS
 from elanus.sim.truth import Contents, Row, Truth
 from elanus.sim.upsert_pairs import UpsertPairs
@@ -66,6 +67,7 @@ class Judge:
         self.imports = imports
         self.aliases = AliasMeanings()
         self.upserts = UpsertPairs()
+        self.loads = PartitionLoads()
         self.extra_fields: dict[tuple[CollectionID, int], FieldID] = {}
         """By collection and value, of acknowledged rows: which extra field they were written with."""
         self._writes: list[Acknowledged] = []
@@ -88,10 +90,11 @@ class Judge:
         self._leaving.add(partition_id)
 
     def _may_be_gone(self, contents: Contents, row: Row, read_ts: Timestamp) -> bool:
-        """Whether a read may or may not find the row: its partition is dropped, or it is being imported, or
-        deleted by an import."""
+        """Whether a read may or may not find the row: its partition is dropped or not loaded, or it is being
+        imported, or deleted by an import."""
         return (
             self._is_leaving(contents, row)
+            or self.loads.may_miss(row.partition_id)
             or self.imports.may_be_missing(row, read_ts)
             or self._lingers(row, read_ts)
         )

@@ -166,6 +166,11 @@ class _Call:
         self.life: Life | None = None
         self.running: asyncio.Task[None] | None = None
 
+    @property
+    def has_no_effect(self) -> bool:
+        """Whether the life that carries it out has ended: what it does now has no effect."""
+        return self.life is not None and self.life.is_over
+
     def fail(self, error: Exception) -> None:
         if not self.answer.done():
             self.answer.set_exception(error)
@@ -176,7 +181,7 @@ class _Call:
 
     def call_off(self) -> None:
         """Cancel the call because the caller gave up; a callee that is still alive stops its work."""
-        if self.running is not None and not (self.life is not None and self.life.is_over):
+        if self.running is not None and not self.has_no_effect:
             self.running.cancel()
 
 
@@ -196,11 +201,16 @@ class Handle:
         self._behind_until_s = 0.0
         self._up = asyncio.Event()
         self._calls: dict[_Call, None] = {}
-        self._late: list[asyncio.Task[None]] = []
+        self._late: list[tuple[str, _Call, asyncio.Task[None]]] = []
 
     @property
     def instance(self) -> object | None:
         return self._instance
+
+    def repeats_later(self, method: str) -> bool:
+        """Whether a call of the method may yet be carried out a second time."""
+        late = ((call, task) for name, call, task in self._late if name == method)
+        return any(not (task.done() or call.has_no_effect) for call, task in late)
 
     def up(self, instance: object, life: Life, node_id: NodeID | None = None) -> None:
         """Register a running instance. ``node_id``: for a role with a session."""
@@ -288,8 +298,10 @@ class Handle:
                 return
             again_s = network.doubles_after_s(what)
             if again_s is not None:
+                again = _Call("a repeated call", call.work, self._loop.create_future(), call.meant_for)
                 with working_for(None):  # nobody waits for it
-                    self._late.append(self._loop.create_task(self._again(call, again_s)))
+                    task = self._loop.create_task(self._again(again, again_s))
+                self._late.append((what, again, task))
         call.running = self._loop.create_task(self._carry_out(call, caller if is_disturbed else None))
 
     async def _carry_out(self, call: _Call, struck_caller: Life | None) -> None:
@@ -325,9 +337,8 @@ class Handle:
         finally:
             self._calls.pop(call, None)
 
-    async def _again(self, first: _Call, after_s: float) -> None:
+    async def _again(self, call: _Call, after_s: float) -> None:
         await asyncio.sleep(after_s)
-        call = _Call("a repeated call", first.work, self._loop.create_future(), first.meant_for)
         await self._carry_out(call, None)
         try:
             await call.answer

@@ -20,9 +20,12 @@ from elanus.sim.client_plans import (
     OF_CLONES,
     OF_IMPORTS,
     OF_KEYED,
+    OF_LOADS,
     OF_PARTITIONS,
+    OF_PARTLY,
     OF_WIDENED,
     PARTITIONED,
+    PARTLY,
     RELOADING,
     WIDENED,
     clusters,
@@ -31,6 +34,7 @@ from elanus.sim.client_plans import (
     has_clones,
     has_imports,
     has_many_partitions,
+    has_partial_loads,
     has_partition_key,
     has_replacements,
     lags,
@@ -204,8 +208,9 @@ class Profile:
     keys, in the seeds that have it. ``import_clients`` and ``partition_clients``: the same for imports and
     for the collection with many partitions; ``clone_clients``: for one that is cloned; ``altering_clients``:
     for alterations; ``key_clients``: for the collection with a partition key; ``widening_clients``: for the
-    one whose fields change. ``only_lags``: whether some
-    seeds have lagging nodes only; ``replaces``: whether in some rootcoord is replaced without knowing it.
+    one whose fields change; ``partly_clients``: for the one whose partitions are loaded one by one, beside
+    the client that loads them (none: no such collection). ``only_lags``: whether some seeds have lagging
+    nodes only; ``replaces``: whether in some rootcoord is replaced without knowing it.
     ``work_s``: how long the clients work; ``first_fault_s``: when the first fault may strike; ``faults``: the
     mean number of each kind in that time.
     """
@@ -219,6 +224,7 @@ class Profile:
     altering_clients: int = 1
     key_clients: int = 2
     widening_clients: int = 3
+    partly_clients: int = 2
     only_lags: bool = True
     replaces: bool = True
     work_s: float = 54.0
@@ -327,8 +333,8 @@ def _operations(seed: int, profile: Profile) -> Iterator[Operation]:
 
 
 def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Operation]:
-    """Draw the operations of imports, many partitions, clones, alterations, a partition key and changing
-    fields. ``first``: the first client's number."""
+    """Draw the operations of imports, many partitions, clones, alterations, a partition key, changing fields
+    and partial loads. ``first``: the first client's number."""
     work_s, pause_s = profile.work_s, 2 * profile.pause_s
     partitions = first + profile.import_clients
     if has_imports(seed):
@@ -353,12 +359,20 @@ def _added_operations(seed: int, profile: Profile, first: int) -> Iterator[Opera
     if has_changing_fields(seed):
         for client in range(widening, widening + profile.widening_clients):
             yield from operations_of_client(seed, client, OF_WIDENED, (WIDENED,), pause_s, work_s)
+    partly = widening + profile.widening_clients
+    if profile.partly_clients and has_partial_loads(seed):
+        yield from operations_of_client(seed, partly, OF_LOADS, (PARTLY,), pause_s, work_s)
+        for client in range(partly + 1, partly + 1 + profile.partly_clients):
+            yield from operations_of_client(seed, client, OF_PARTLY, (PARTLY,), pause_s, work_s)
 
 
 def collections_of(scenario: Scenario) -> tuple[str, ...]:
     """The collections that a scenario's run has."""
     used = {operation.collection for operation in scenario.operations}
-    return (*COLLECTIONS, *(name for name in (AUTO_IDS, PARTITIONED, CLONED, KEYED, WIDENED) if name in used))
+    return (
+        *COLLECTIONS,
+        *(name for name in (AUTO_IDS, PARTITIONED, CLONED, KEYED, WIDENED, PARTLY) if name in used),
+    )
 
 
 def _faults(seed: int, profile: Profile) -> Iterator[Fault]:

@@ -12,8 +12,9 @@ from elanus.core.consistency import ConsistencyLevel
 from elanus.core.errors import ElanusError
 from elanus.core.ids import CollectionID
 from elanus.core.invariants import InvariantBroken
+from elanus.core.names import DEFAULT_DATABASE
 from elanus.core.segments import SegmentInfo, SegmentState
-from elanus.sim.client_plans import WIDENED
+from elanus.sim.client_plans import PARTLY, WIDENED
 from elanus.sim.files import check_files
 from elanus.sim.judge import Judge
 from elanus.sim.system import System
@@ -44,8 +45,13 @@ class Rest:
         """
         await self._in_time("all roles are up", self._system.all_up())
         await self._in_time("all clones are complete", self._until(self._are_cloned))
+        if PARTLY in self._collections:
+            await self._in_time("all releases are over", self._until(self._is_released))
         for name in self._collections:
             await self._in_time(f"{name} is loaded", self._client.set_up(name))
+        if PARTLY in self._collections:
+            await self._in_time(f"all of {PARTLY} is loaded", self._until(self._is_all_loaded))
+            self._judge.loads.all_loaded()
         await self._read_all()
         for name in self._collections:
             await self._in_time(f"{name} is sealed", self._succeeding("flush", name))
@@ -96,6 +102,20 @@ class Rest:
                 await settle(task_id)
         self._unfinished = self._system.imports.unfinished()
         return not self._unfinished
+
+    async def _is_released(self) -> bool:
+        return not self._system.repeats_later("release")
+
+    async def _is_all_loaded(self) -> bool:
+        coordinators = self._system.roles_of_clients
+        try:
+            found = await coordinators.root.describe_collection(DEFAULT_DATABASE, PARTLY)
+            loads = await coordinators.query.loads(found.collection_id)
+        except ElanusError:
+            return False
+        self._unfinished = [f"{load.percentages}" for load in loads]
+        wanted = {p.partition_id for p in found.partitions}
+        return bool(loads) and all(loads[0].percentages.get(p) == 100 for p in wanted)
 
     async def _are_cloned(self) -> bool:
         """Whether every clone in the catalog has its rows. They are read like the other collections."""

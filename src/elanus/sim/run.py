@@ -23,13 +23,14 @@ import structlog
 from elanus.core.invariants import InvariantBroken
 from elanus.sim.auto_ids import AutoIdClient
 from elanus.sim.chance import Chance
-from elanus.sim.client_plans import CLONED, OF_IMPORTERS, WIDENED, is_undisturbed
+from elanus.sim.client_plans import CLONED, OF_IMPORTERS, PARTLY, WIDENED, is_undisturbed
 from elanus.sim.clone_client import CloneClient
 from elanus.sim.disasters import Disasters
 from elanus.sim.import_client import ImportClient
 from elanus.sim.judge import Judge
 from elanus.sim.loop import VirtualLoop
 from elanus.sim.lost_errors import Tasks
+from elanus.sim.partly_client import PartlyClient
 from elanus.sim.plan import AUTO_IDS, Reading, collections_of, draw, draw_pipelines, draw_reading
 from elanus.sim.policies import draw_density
 from elanus.sim.quiescence import Rest
@@ -203,4 +204,6 @@ def _client_of(operations: Sequence[Operation]) -> type[Client]:
         return CloneClient
     if any(operation.collection == WIDENED for operation in operations):
         return WideningClient
+    if any(operation.collection == PARTLY for operation in operations):
+        return PartlyClient
     return ImportClient if any(operation.kind in OF_IMPORTERS for operation in operations) else Client

@@ -176,6 +176,10 @@ class System:
         verbs = self._builders.verbs
         return await self.handles[proxy].perform(self.outside, what, lambda _: work(verbs[proxy]))
 
+    def repeats_later(self, method: str) -> bool:
+        """Whether a call of the method to any role may yet be carried out a second time."""
+        return any(handle.repeats_later(method) for handle in self.handles.values())
+
     def check_nodes(self) -> None:
         """Check the state of the query nodes. Raises `InvariantBroken` where it contradicts itself."""
         for node in self.query_nodes():

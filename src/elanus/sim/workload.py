@@ -27,7 +27,7 @@ from elanus.proxy.role.cache import CachedCollection
 from elanus.sim.aliases import ALIAS
 from elanus.sim.client_collections import KEYS, PARTITION, partitions_of, rows_of, schema_of
 from elanus.sim.client_definitions import DefiningClient
-from elanus.sim.client_plans import KEYED, PARTITIONED, PARTITIONS
+from elanus.sim.client_plans import KEYED, PARTITIONED, PARTITIONS, PARTLY, PARTLY_PARTITIONS
 from elanus.sim.client_verbs import ClientVerbs
 from elanus.sim.judge import Acknowledged, Answer, Judge
 from elanus.sim.plan import COLLECTIONS
@@ -104,6 +104,8 @@ class Client(DefiningClient):
             return ""
         if name == PARTITIONED:
             return self._random.choice(PARTITIONS)
+        if name == PARTLY:
+            return self._random.choice((DEFAULT_PARTITION, *PARTLY_PARTITIONS))
         return PARTITION if self._random.random() < 0.25 else DEFAULT_PARTITION
 
     async def _write_misfit(self, name: str) -> str:
@@ -174,7 +176,8 @@ class Client(DefiningClient):
         keys, values = [key for key, _ in answer.rows], [value for _, value in answer.rows]
         selects = None if bound is None else lambda value: value < bound
         self._judge.check_rows(cached, result.ts, keys, values, selects)
-        if result.ts > WIRE_BOUNDED:  # otherwise nothing is served yet, and ts is a request, not a moment
+        # at a lower ts nothing is served yet, and it is a request, not a moment
+        if result.ts > WIRE_BOUNDED and self._judge.loads.are_whole:
             self._answers.setdefault(name, deque(maxlen=_REMEMBERED)).append(answer)
         return f"{len(answer.rows)} rows{'' if bound is None else f' below {bound}'} at {result.ts}"
 

@@ -21,6 +21,7 @@ import planted_fields as fields
 import planted_garbage as garbage
 import planted_imports as imports
 import planted_indexes as indexes
+import planted_loads as loads
 import planted_names as names
 import planted_ownership as ownership
 import planted_partitions as partitions
@@ -400,6 +401,7 @@ _PARTS = (
     clusters,
     indexes,
     fields,
+    loads,
 )
 BUGS = (
     Bug("tick one too high", tick_one_too_high, frozenset({"TT2"})),

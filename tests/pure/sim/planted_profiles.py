@@ -14,6 +14,7 @@ OLDER = Profile(
     partition_clients=0,
     clone_clients=0,
     key_clients=0,
+    partly_clients=0,
     only_lags=False,
     faults={kind: mean for kind, mean in FAULTS.items() if kind not in _ADDED},
 )
@@ -27,6 +28,7 @@ _BRIEF = Profile(
     partition_clients=0,
     clone_clients=0,
     key_clients=0,
+    partly_clients=0,
     only_lags=False,
     work_s=25.0,
 )
@@ -35,6 +37,7 @@ _SLOW_IMPORTS = replace(_BRIEF, clients=1, work_s=54.0, faults={_K.STORE_SLOW: 6
 _PARTITIONED = replace(_BRIEF, clients=1, import_clients=0, partition_clients=3, faults={_K.RESTART: 2})
 _KEYED = replace(_BRIEF, clients=1, import_clients=0, key_clients=3, faults={_K.RESTART: 2})
 _WIDENING = replace(_BRIEF, clients=1, import_clients=0, faults={_K.RESTART: 2})
+_PARTLY = replace(_BRIEF, clients=1, import_clients=0, partly_clients=2, faults={_K.LOG_SLOW: 30})
 _REPLACING = replace(_WIDENING, clients=3)
 _SLOW_OBJECTS = replace(_BRIEF, import_clients=0, work_s=54.0, faults={_K.STORE_SLOW: 25, _K.RESTART: 12})
 _ONLY_LAGS = replace(_BRIEF, import_clients=0, only_lags=True, work_s=54.0)
@@ -64,6 +67,7 @@ PROFILES = {
     "values of the field before": _WIDENING,
     "schema changed under its old epoch": _WIDENING,
     "replaced oracle believed": _REPLACING,
+    "rows of a new partition not taken in": _PARTLY,
     "deletes looked up before the load": _SLOW_OBJECTS,
     "weak reads as of the newest node": _ONLY_LAGS,
     "weak reads sent to any replica": _READ_OFTEN,
