@@ -51,7 +51,7 @@ class DataNode:
         wrote: Callable[[], None] = lambda: None,
     ) -> None:
         self.node_id = node_id
-        self._ranges = RangeJobs(flushes)
+        self._ranges = RangeJobs(flushes, lambda vchannel: self.owned.is_live(vchannel))
         self.owned = OwnedChannels(self._ranges.forget)
         self.orders = Orders()
         self.readers = LogReaders(log, datacoord, self.owned, self.orders, wrote)

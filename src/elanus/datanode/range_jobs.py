@@ -10,7 +10,7 @@ read that hangs may not. Files that it still writes are never committed. Each fu
 as long, so a range that is merely large is written in the end.
 
 A range that the log no longer holds is a different case: then what this node knows is out of date,
-and the error is raised to the caller.
+and the error is raised to the caller. Only if its collection has been dropped meanwhile, nobody needs it.
 """
 
 from __future__ import annotations
@@ -74,10 +74,12 @@ class _Trouble:
 
 
 class RangeJobs:
-    """Belongs to one event loop."""
+    """Belongs to one event loop. ``is_live``: whether a vchannel is this node's, and its collection is not
+    dropped."""
 
-    def __init__(self, flushes: FlushRunner) -> None:
+    def __init__(self, flushes: FlushRunner, is_live: Callable[[str], bool]) -> None:
         self._flushes = flushes
+        self._is_live = is_live
         self._troubles: dict[str, _Trouble] = {}
         self._given_up: set[asyncio.Future[list[RangeOutcome]]] = set()
         """Jobs past their deadline whose tasks have not stopped."""
@@ -126,8 +128,16 @@ class RangeJobs:
         try:
             deadline_s = min(timeout_s * 2 ** min(tries - 1, 10), max(timeout_s, TIMEOUT_MAX_S))
             outcomes = await self._run(plans, _reason(works), tries, deadline_s)
-        except (TrimmedLog, JobCancelled):
-            raise  # these say nothing about the ranges
+        except JobCancelled:
+            raise  # it says nothing about the ranges
+        except TrimmedLog:
+            if all(self._is_live(work.vchannel) for work in works):
+                raise
+            if len(works) > 1:
+                await self._all([[work] for work in works], timeout_s, ended)
+            else:
+                await ended({works[0].vchannel: None})
+            return
         except (ElanusError, Fault) as error:
             if len(works) > 1:
                 await self._all([[work] for work in works], timeout_s, ended)

@@ -176,6 +176,26 @@ async def test_an_error_that_says_nothing_about_the_ranges_ends_the_registration
     await bench.stop()
 
 
+async def test_a_range_of_a_dropped_collection_is_not_missed_when_its_log_is_trimmed() -> None:
+    bench = Bench(V0, W0)
+    await bench.start()
+    for number, vchannel in enumerate((V0, W0), start=1):
+        await bench.insert(number, 10, vchannel=vchannel)
+        await bench.tick(pchannel_of(vchannel))
+    bench.jobs.go_on.clear()
+    for number, vchannel in enumerate((V0, W0), start=1):
+        await bench.flush(vchannel, number)
+    await settle()
+    bench.jobs.damaged[V0] = TrimmedLog("nobody needs it any more")
+    await bench.drop(V0)
+    await bench.tick()
+    bench.jobs.go_on.set()
+    await asyncio.sleep(1)
+    assert bench.coord.epoch == 1, "no reason to give up what else it does"
+    assert bench.committed_rows() == {S2: 10}
+    await bench.stop()
+
+
 def fail_reading(bench: Bench, error: Exception) -> None:
     """The next reader fails."""
     opened = bench.log.open_reader

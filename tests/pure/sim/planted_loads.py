@@ -29,6 +29,4 @@ def rows_of_a_new_partition_not_taken_in(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(FollowedVchannel, "holds", lambda self, wanted: self.follower is not None)
 
 
-BUGS = (
-    ("rows of a new partition not taken in", rows_of_a_new_partition_not_taken_in, frozenset({"VIS1"})),
-)
+BUGS = (("rows of a new partition not taken in", rows_of_a_new_partition_not_taken_in, frozenset({"VIS1"})),)
