@@ -43,9 +43,9 @@ if the field were left out. Numbers may be quoted.
 | `Idempotency-Key` | names an import, which is then made once; refused for inserts, no effect elsewhere |
 | `traceparent` | the trace id of the request (W3C Trace Context) |
 
-Bodies are limited by `proxy.message_max_mb`. A client that reads nothing of a large answer for a minute loses its
-connection. Pages of other sites cannot use the API: requests with a foreign `Origin` are refused. A server that listens
-on loopback answers only to names of loopback.
+Bodies are limited by `proxy.message_max_mb`. A client that reads nothing of a large answer for a minute
+loses its connection. Pages of other sites cannot use the API: requests with a foreign `Origin` are refused.
+A server that listens on loopback answers only to names of loopback.
 
 ## Answers
 
