@@ -43,13 +43,19 @@ _log = structlog.get_logger("datacoord")
 @dataclass(frozen=True, slots=True)
 class LiveNode:
     """A registration in force. ``owned`` is set when the node's vchannels may have changed, and ``changed``
-    names them."""
+    names them.
+
+    ``watched``: the vchannels that the node has confirmed to own, with the epochs under which it does.
+    ``waiting``: those whose orders wait for that.
+    """
 
     node_id: NodeID
     epoch: int
     ports: DataNodePorts
     owned: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
     changed: set[str] = field(default_factory=set, compare=False)
+    watched: dict[str, int] = field(default_factory=dict, compare=False)
+    waiting: set[str] = field(default_factory=set, compare=False)
 
 
 class NodeListener(Protocol):
@@ -108,7 +114,8 @@ class DataNodes:
             await self._share_out(node)
             self._nodes[node_id] = node
             own = [v for v in self._state.vchannels() if v.owner == node_id]
-        self._spawn(self._send_watch_orders(node, {v.vchannel: v.epoch for v in own}))
+        node.watched.update({v.vchannel: v.epoch for v in own})
+        self._spawn(self._send_watch_orders(node))
         for listener in self._listeners:
             listener.node_registered()
         _log.info("data node registered", node=node_id, epoch=node.epoch, vchannels=len(own))
@@ -281,12 +288,18 @@ class DataNodes:
         """Order a node to flush segments of its vchannels; without segments, only to advance the checkpoint.
 
         ``cause``: the reason that the job ledger shows; "": why the segments were sealed, or the log's size.
-        An order that does not arrive, or whose vchannel has changed owners meanwhile, is repeated later.
+        An order that does not arrive, or whose vchannel has changed owners meanwhile, is repeated later. So
+        is one for a vchannel that the node has not confirmed to own under its present epoch: the node would
+        take it for the one before, and forget it with that.
         """
         epochs = {name: self._epoch_of(node, name) for name in orders}
         for name, segment_ids in orders.items():
             epoch = epochs[name]
             if epoch is None or self._epoch_of(node, name) != epoch:
+                continue
+            if node.watched.get(name) != epoch:
+                node.waiting.add(name)
+                node.owned.set()
                 continue
             try:
                 reason = FlushReason(cause) if cause else self._flushing.reason(name, segment_ids)
@@ -322,9 +335,9 @@ class DataNodes:
         vchannel = self._state.vchannel(name)
         return vchannel.epoch if vchannel is not None and self.owner(name) is node else None
 
-    async def _send_watch_orders(self, node: LiveNode, watched: dict[str, int]) -> None:
-        """Send watch and unwatch orders while the registration is in force. ``watched``: the epochs of the
-        vchannels that the node watches."""
+    async def _send_watch_orders(self, node: LiveNode) -> None:
+        """Send watch and unwatch orders while the registration is in force."""
+        watched = node.watched
         while self._nodes.get(node.node_id) is node:
             node.owned.clear()
             names = sorted(node.changed)
@@ -334,15 +347,25 @@ class DataNodes:
             new = [v for v in owned.values() if watched.get(v.vchannel) != v.epoch]
             try:
                 await self._send_round(node, over, new)
+                for name in over:
+                    del watched[name]
+                watched |= {v.vchannel: v.epoch for v in new}
+                await self._send_for_reports(node)
             except ElanusError as error:
                 _log.warning("data node not reached", node=node.node_id, error=error.message)
                 node.changed.update(names)
                 await asyncio.sleep(_RETRY_PAUSE_S)
                 continue
-            for name in over:
-                del watched[name]
-            watched |= {v.vchannel: v.epoch for v in new}
             await node.owned.wait()
+
+    async def _send_for_reports(self, node: LiveNode) -> None:
+        """Have the node report the vchannels whose orders waited: orders are answers to reports."""
+        for name in sorted(node.waiting):
+            epoch = self._epoch_of(node, name)
+            if epoch is not None and node.watched.get(name) == epoch:
+                await node.ports.orders.report_soon(node.epoch, name, NO_TIMESTAMP)
+            if epoch is None or node.watched.get(name) == epoch:
+                node.waiting.discard(name)
 
     def _owned_by(self, node: LiveNode, name: str) -> Vchannel | None:
         vchannel = self._state.vchannel(name)

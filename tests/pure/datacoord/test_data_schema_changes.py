@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from data_bench import Bench
 from fakes import CID, collection, settle
-from test_data_nodes import epoch_of, join
+from test_data_nodes import NOTIFIED_S, epoch_of, join
 
-from elanus.core.errors import CommitRefused, CoordinatorReplaced
+from elanus.core.errors import CommitRefused, CoordinatorReplaced, Unavailable
 from elanus.core.field_changes import with_added_field
 from elanus.core.ids import FieldID
 from elanus.core.schema import DataType, FieldSchema
@@ -50,6 +51,55 @@ async def test_the_owner_reads_again_with_the_new_schema_and_the_flush_with_the_
         {segment: 10}, [segment], vchannel=vchannel, epoch=after, attempt=await owner.attempt()
     )
     assert (await bench.segment(segment)).state is S.FLUSHED
+    await bench.coord.stop()
+
+
+async def test_no_flush_is_ordered_of_an_owner_that_does_not_know_its_new_epoch(tmp_path: Path) -> None:
+    """It would take the order for the epoch before, and forget it with that: the flush never ended."""
+    bench = Bench(tmp_path, collection())
+    await bench.start()
+    await bench.coord.watch_channels(bench.collections[0])
+    owner = await join(bench, 7)
+    (vchannel,) = owner.owned()
+    segment = await bench.write(10)
+
+    schema = with_added_field(bench.collections[0].schema, NUMBER)
+    bench.root.collections[CID] = replace(bench.collections[0], becoming=schema)
+    owner.node.calls.failing["unwatch_channels"] = Unavailable("not now")
+    await bench.coord.change_schema(CID, schema)
+    await bench.coord.flush(CID)
+    await owner.report(vchannel, segment)
+    assert (await bench.segment(segment)).state is S.FLUSHING
+    assert owner.node.calls.of("flush_segments") == []
+
+    owner.node.calls.failing.clear()
+    await asyncio.sleep(NOTIFIED_S)
+    assert owner.node.following == {vchannel: epoch_of(bench, vchannel)}
+    assert [name for name, _ in owner.node.calls.of("report_soon")] == [vchannel]
+    await owner.report(vchannel, segment)
+    assert owner.node.calls.of("flush_segments") == [(vchannel, (segment,))]
+    await bench.coord.stop()
+
+
+async def test_the_report_is_asked_for_until_the_call_arrives(tmp_path: Path) -> None:
+    bench = Bench(tmp_path, collection())
+    await bench.start()
+    await bench.coord.watch_channels(bench.collections[0])
+    owner = await join(bench, 7)
+    (vchannel,) = owner.owned()
+    segment = await bench.write(10)
+    schema = with_added_field(bench.collections[0].schema, NUMBER)
+    bench.root.collections[CID] = replace(bench.collections[0], becoming=schema)
+    owner.node.calls.failing["unwatch_channels"] = Unavailable("not now")
+    owner.node.calls.failing["report_soon"] = Unavailable("the call was lost")
+    await bench.coord.change_schema(CID, schema)
+    await bench.coord.flush(CID)
+    await owner.report(vchannel, segment)
+    del owner.node.calls.failing["unwatch_channels"]
+    await asyncio.sleep(NOTIFIED_S)
+    owner.node.calls.failing.clear()
+    await asyncio.sleep(NOTIFIED_S)
+    assert [name for name, _ in owner.node.calls.of("report_soon")][-1:] == [vchannel]
     await bench.coord.stop()
 
 

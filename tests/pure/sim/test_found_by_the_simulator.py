@@ -64,3 +64,20 @@ def test_an_undropped_collection_lacks_a_partition_that_was_dropped_after_its_mo
         power_cut=False,
     )
     assert run(scenario).broken == ""
+
+
+def test_an_order_to_flush_waits_until_the_owner_knows_its_new_epoch() -> None:
+    """The owner could not be reached when a field was added. The order reached it before the assignment,
+    which made it forget the order: the segment stayed in the state Flushing."""
+    scenario = Scenario(
+        seed=1031149,
+        work_s=3.112049459654609,
+        operations=(
+            Operation(0.617281413187394, 16, "insert", "eta", 42),
+            Operation(1.0256444373967137, 15, "change_fields", "eta", 39),
+            Operation(2.2366326910953176, 1, "insert", "alpha", 9),
+        ),
+        faults=(Fault(3.112049459654609, FaultKind.PARTITION, "datacoord|pipeline", 3.721923),),
+        power_cut=False,
+    )
+    assert run(scenario).broken == ""
