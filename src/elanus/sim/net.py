@@ -168,8 +168,9 @@ class _Call:
 
     @property
     def has_no_effect(self) -> bool:
-        """Whether the life that carries it out has ended: what it does now has no effect."""
-        return self.life is not None and self.life.is_over
+        """Whether it was called off, or the life that carries it out has ended: it has no effect any more."""
+        was_called_off = self.running is not None and self.running.done()
+        return was_called_off or (self.life is not None and self.life.is_over)
 
     def fail(self, error: Exception) -> None:
         if not self.answer.done():
@@ -201,16 +202,18 @@ class Handle:
         self._behind_until_s = 0.0
         self._up = asyncio.Event()
         self._calls: dict[_Call, None] = {}
-        self._late: list[tuple[str, _Call, asyncio.Task[None]]] = []
+        self._late: list[asyncio.Task[None]] = []
+        self._under_way: dict[_Call, str] = {}
+        """By method: the calls that travel, are carried out, or are to be carried out a second time."""
 
     @property
     def instance(self) -> object | None:
         return self._instance
 
-    def repeats_later(self, method: str) -> bool:
-        """Whether a call of the method may yet be carried out a second time."""
-        late = ((call, task) for name, call, task in self._late if name == method)
-        return any(not (task.done() or call.has_no_effect) for call, task in late)
+    def is_under_way(self, method: str) -> bool:
+        """Whether a call of the method may yet have an effect, perhaps for the second time."""
+        calls = (call for call, name in self._under_way.items() if name == method)
+        return any(not call.has_no_effect for call in calls)
 
     def up(self, instance: object, life: Life, node_id: NodeID | None = None) -> None:
         """Register a running instance. ``node_id``: for a role with a session."""
@@ -264,6 +267,7 @@ class Handle:
             await caller.gate()
         network = self._network
         call = _Call(what, work, self._loop.create_future(), meant_for, caller.role)
+        self._under_way[call] = what
         self._loop.call_later(network.call_delay_s(what), self._arrive, call, caller)
         try:
             answer: T = await call.answer
@@ -288,20 +292,22 @@ class Handle:
             raise Unavailable(f"the answer of {self.name} to {what} was lost")
 
     def _arrive(self, call: _Call, caller: Life) -> None:
-        if call.answer.done():
-            return  # the caller gave up while the call travelled
+        if call.answer.done():  # the caller gave up while the call travelled
+            del self._under_way[call]
+            return
         network, what = self._network, call.method
         is_disturbed = network.disturbs(what, caller.role, self.role)
         if is_disturbed:
             if network.loses_call(what) or network.parts(caller.role, self.role):
                 call.fail(Unavailable(f"{what} did not reach {self.name}"))
+                del self._under_way[call]
                 return
             again_s = network.doubles_after_s(what)
             if again_s is not None:
                 again = _Call("a repeated call", call.work, self._loop.create_future(), call.meant_for)
+                self._under_way[again] = what
                 with working_for(None):  # nobody waits for it
-                    task = self._loop.create_task(self._again(again, again_s))
-                self._late.append((what, again, task))
+                    self._late.append(self._loop.create_task(self._again(again, again_s)))
         call.running = self._loop.create_task(self._carry_out(call, caller if is_disturbed else None))
 
     async def _carry_out(self, call: _Call, struck_caller: Life | None) -> None:
@@ -336,6 +342,7 @@ class Handle:
                 call.succeed(answer)
         finally:
             self._calls.pop(call, None)
+            self._under_way.pop(call, None)
 
     async def _again(self, call: _Call, after_s: float) -> None:
         await asyncio.sleep(after_s)

@@ -43,7 +43,7 @@ class PartlyClient(Client):
         self, name: str, collection_id: CollectionID, partition_id: PartitionID
     ) -> None:
         """Load a partition; return when it is loaded, and have its rows demanded soon afterwards."""
-        while self._system.repeats_later("release"):  # the second time would take the partition away
+        while self._system.is_under_way("release"):  # it would take the partition away again
             await asyncio.sleep(_LOOK_S)
         query, replicas = self._system.roles_of_clients.query, self._system.reading.replicas
         await self._of_collection("load", name, lambda of: query.load(of, (partition_id,), replicas))

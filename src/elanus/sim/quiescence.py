@@ -45,8 +45,7 @@ class Rest:
         """
         await self._in_time("all roles are up", self._system.all_up())
         await self._in_time("all clones are complete", self._until(self._are_cloned))
-        if PARTLY in self._collections:
-            await self._in_time("all releases are over", self._until(self._is_released))
+        await self._in_time("all releases are over", self._until(self._is_released))
         for name in self._collections:
             await self._in_time(f"{name} is loaded", self._client.set_up(name))
         if PARTLY in self._collections:
@@ -104,7 +103,7 @@ class Rest:
         return not self._unfinished
 
     async def _is_released(self) -> bool:
-        return not self._system.repeats_later("release")
+        return not self._system.is_under_way("release")
 
     async def _is_all_loaded(self) -> bool:
         coordinators = self._system.roles_of_clients

@@ -176,9 +176,9 @@ class System:
         verbs = self._builders.verbs
         return await self.handles[proxy].perform(self.outside, what, lambda _: work(verbs[proxy]))
 
-    def repeats_later(self, method: str) -> bool:
-        """Whether a call of the method to any role may yet be carried out a second time."""
-        return any(handle.repeats_later(method) for handle in self.handles.values())
+    def is_under_way(self, method: str) -> bool:
+        """Whether a call of the method to any role may yet have an effect, perhaps for the second time."""
+        return any(handle.is_under_way(method) for handle in self.handles.values())
 
     def check_nodes(self) -> None:
         """Check the state of the query nodes. Raises `InvariantBroken` where it contradicts itself."""

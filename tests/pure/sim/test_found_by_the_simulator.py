@@ -81,3 +81,19 @@ def test_an_order_to_flush_waits_until_the_owner_knows_its_new_epoch() -> None:
         power_cut=False,
     )
     assert run(scenario).broken == ""
+
+
+def test_a_release_whose_proxy_was_killed_may_arrive_after_the_faults() -> None:
+    """Its client got no answer, and the run loaded the collection before the release arrived."""
+    scenario = Scenario(
+        seed=1038980,
+        work_s=3.796780501791197,
+        operations=(Operation(2.203388164469005, 1, "reload", "beta", 10),),
+        faults=(
+            Fault(2.4945002953981326, FaultKind.DELAY_CALL, "release", 0.628319),
+            Fault(3.729920303090922, FaultKind.CRASH_CALLEE, "release", 0.007955),
+            Fault(3.796780501791197, FaultKind.DELAY_CALL, "release", 0.641284),
+        ),
+        power_cut=False,
+    )
+    assert run(scenario).broken == ""
