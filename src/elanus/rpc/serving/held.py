@@ -81,7 +81,7 @@ class HeldAnswers(_Bytes):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the ports of a process count together."""
+    """The counts of a process, over all its ports."""
 
     requests: HeldBytes
     answers: HeldAnswers
