@@ -209,8 +209,8 @@ class Profile:
     for the collection with many partitions; ``clone_clients``: for one that is cloned; ``altering_clients``:
     for alterations; ``key_clients``: for the collection with a partition key; ``widening_clients``: for the
     one whose fields change; ``partly_clients``: for the one whose partitions are loaded one by one, in
-    addition to the client that loads them (none: no such collection). ``only_lags``: whether some seeds have lagging
-    nodes only; ``replaces``: whether in some rootcoord is replaced without knowing it.
+    addition to the client that loads them (none: no such collection). ``only_lags``: whether some seeds have
+    lagging nodes only; ``replaces``: whether in some rootcoord is replaced without knowing it.
     ``work_s``: how long the clients work; ``first_fault_s``: when the first fault may strike; ``faults``: the
     mean number of each kind in that time.
     """
