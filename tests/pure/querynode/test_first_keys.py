@@ -238,10 +238,10 @@ def test_only_texts_of_the_rows_that_are_looked_at_are_looked_at() -> None:
     block = Block(NUMBERS, columns, {}, np.ones(40, dtype=np.int64), bounds={})
     row_filter, seen = compile_filter("tag like '%3'", NUMBERS), list[int]()
 
-    def counted_entries(bound: BoundFilter, columns: dict[str, pa.Array], rows: int) -> Any:
+    def counted_entries(bound: BoundFilter, columns: dict[str, pa.Array], rows: int, **how: Any) -> Any:
         tags = columns["tag"]
         seen.append(len(tags.dictionary if isinstance(tags, pa.DictionaryArray) else tags))
-        return evaluate(bound, columns, rows)
+        return evaluate(bound, columns, rows, **how)
 
     evaluate = BoundFilter.evaluate
     with patch.object(BoundFilter, "evaluate", counted_entries):

@@ -1,8 +1,8 @@
 """Work in threads that nobody waits for any more: what has not begun is not done.
 
 Requests wait for a thread. A client that gives up, or that sends and leaves, must not keep others waiting for
-threads that answer it, nor fill the queue. Long reads that have begun end soon
-(`elanus.rpc.serving.waiting`). All other work that has begun is completed: a write is done or not, never half.
+threads that answer it, nor fill the queue. Long reads that have begun end soon (see
+`elanus.rpc.serving.waiting`). All other work that has begun is completed: a write is done or not.
 """
 
 from __future__ import annotations
