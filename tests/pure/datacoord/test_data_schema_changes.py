@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from data_bench import Bench
 from fakes import CID, collection, settle
-from test_data_nodes import NOTIFIED_S, epoch_of, join
+from test_data_nodes import NOTIFIED_S, Member, epoch_of, join
 
 from elanus.core.errors import CommitRefused, CoordinatorReplaced, Unavailable
 from elanus.core.field_changes import with_added_field
-from elanus.core.ids import FieldID
+from elanus.core.ids import FieldID, SegmentID
 from elanus.core.schema import DataType, FieldSchema
 from elanus.core.segments import SegmentState as S
 
@@ -54,24 +54,29 @@ async def test_the_owner_reads_again_with_the_new_schema_and_the_flush_with_the_
     await bench.coord.stop()
 
 
-async def test_no_flush_is_ordered_of_an_owner_that_does_not_know_its_new_epoch(tmp_path: Path) -> None:
-    """It would take the order for the epoch before, and forget it with that: the flush never ended."""
+async def with_a_flush_of_an_owner_out_of_reach(tmp_path: Path) -> tuple[Bench, Member, str, SegmentID]:
+    """The schema has changed, the owner cannot be reached with its new assignment, and has reported a
+    segment that is to be flushed."""
     bench = Bench(tmp_path, collection())
     await bench.start()
     await bench.coord.watch_channels(bench.collections[0])
     owner = await join(bench, 7)
     (vchannel,) = owner.owned()
     segment = await bench.write(10)
-
     schema = with_added_field(bench.collections[0].schema, NUMBER)
     bench.root.collections[CID] = replace(bench.collections[0], becoming=schema)
     owner.node.calls.failing["unwatch_channels"] = Unavailable("not now")
     await bench.coord.change_schema(CID, schema)
     await bench.coord.flush(CID)
     await owner.report(vchannel, segment)
+    return bench, owner, vchannel, segment
+
+
+async def test_no_flush_is_ordered_of_an_owner_that_does_not_know_its_new_epoch(tmp_path: Path) -> None:
+    """It would take the order for the epoch before, and forget it with that: the flush never ended."""
+    bench, owner, vchannel, segment = await with_a_flush_of_an_owner_out_of_reach(tmp_path)
     assert (await bench.segment(segment)).state is S.FLUSHING
     assert owner.node.calls.of("flush_segments") == []
-
     owner.node.calls.failing.clear()
     await asyncio.sleep(NOTIFIED_S)
     assert owner.node.following == {vchannel: epoch_of(bench, vchannel)}
@@ -82,19 +87,8 @@ async def test_no_flush_is_ordered_of_an_owner_that_does_not_know_its_new_epoch(
 
 
 async def test_the_report_is_asked_for_until_the_call_arrives(tmp_path: Path) -> None:
-    bench = Bench(tmp_path, collection())
-    await bench.start()
-    await bench.coord.watch_channels(bench.collections[0])
-    owner = await join(bench, 7)
-    (vchannel,) = owner.owned()
-    segment = await bench.write(10)
-    schema = with_added_field(bench.collections[0].schema, NUMBER)
-    bench.root.collections[CID] = replace(bench.collections[0], becoming=schema)
-    owner.node.calls.failing["unwatch_channels"] = Unavailable("not now")
+    bench, owner, vchannel, _ = await with_a_flush_of_an_owner_out_of_reach(tmp_path)
     owner.node.calls.failing["report_soon"] = Unavailable("the call was lost")
-    await bench.coord.change_schema(CID, schema)
-    await bench.coord.flush(CID)
-    await owner.report(vchannel, segment)
     del owner.node.calls.failing["unwatch_channels"]
     await asyncio.sleep(NOTIFIED_S)
     owner.node.calls.failing.clear()
