@@ -19,6 +19,7 @@ ALONE = (
     "tests/contracts/test_channels_of_three.py",
     "tests/e2e/test_bad_cables.py",
     "tests/e2e/test_cluster.py",
+    "tests/e2e/test_dev_cluster_roles.py",
     "tests/e2e/test_failover.py",
     "tests/e2e/test_histories.py",
     "tests/e2e/test_network.py",

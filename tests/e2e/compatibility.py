@@ -93,9 +93,28 @@ def page(outcomes: Mapping[str, Outcomes]) -> str:
         for title in rows:
             cells = [cell(of_client[section][title]) for of_client in outcomes.values()]
             parts.append(f"| {title} | {' | '.join(cells)} |\n")
-    parts.append(PARAMETERS)
-    parts.extend(f"| {row.parameters} | {row.where} | {row.treatment} |\n" for row in TOLERANCES)
-    return "".join(parts)
+    return "".join((*parts, parameters()))
+
+
+def parameters() -> str:
+    """The end of the page, which does not depend on the clients."""
+    rows = (f"| {row.parameters} | {row.where} | {row.treatment} |\n" for row in TOLERANCES)
+    return "".join((PARAMETERS, *rows))
+
+
+def columns(text: str) -> dict[str, dict[str, dict[str, str]]]:
+    """The cells of a page: client version → section → title → cell."""
+    assert text.startswith(INTRODUCTION)
+    assert text.endswith(parameters())
+    found: dict[str, dict[str, dict[str, str]]] = {}
+    for part in text.removeprefix(INTRODUCTION).removesuffix(parameters()).split("\n## ")[1:]:
+        section, _, table = part.partition("\n\n")
+        (_, *versions), _, *rows = (
+            [cell.strip() for cell in line[1:-2].split("|")] for line in table.splitlines()
+        )
+        for number, version in enumerate(versions, 1):
+            found.setdefault(version, {})[section] = {row[0]: row[number] for row in rows}
+    return found
 
 
 def cell(outcome: str) -> str:

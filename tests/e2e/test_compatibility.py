@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from compatibility import CLIENTS, PAGE, Outcomes, outcomes_of, page, python_of
+from compatibility import CLIENTS, PAGE, Outcomes, cell, columns, outcomes_of, page, python_of
 from harness import Server
 
 pytestmark = [pytest.mark.e2e, pytest.mark.jvm, pytest.mark.clients]
+
+OLDEST, *_, NEWEST = CLIENTS
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +24,9 @@ def outcomes(server: Server) -> dict[str, Outcomes]:
     return {}
 
 
-@pytest.mark.parametrize("version", CLIENTS)
+@pytest.mark.parametrize(
+    "version", [pytest.param(v, marks=() if v in (OLDEST, NEWEST) else pytest.mark.long) for v in CLIENTS]
+)
 def test_a_client_runs_its_ordinary_program(
     version: str, server: Server, outcomes: dict[str, Outcomes]
 ) -> None:
@@ -39,5 +43,10 @@ def test_a_client_runs_its_ordinary_program(
 
 
 def test_the_page_says_what_they_did(outcomes: dict[str, Outcomes]) -> None:
-    assert list(outcomes) == list(CLIENTS), "the clients did not all run"
-    assert PAGE.read_text(encoding="utf-8") == page(outcomes), "run `make compatibility`"
+    text = PAGE.read_text(encoding="utf-8")
+    assert outcomes, "no client ran"
+    for version, sections in outcomes.items():
+        did = {section: {title: cell(o) for title, o in rows.items()} for section, rows in sections.items()}
+        assert columns(text)[version] == did, "run `make compatibility`"
+    if outcomes.keys() == CLIENTS.keys():
+        assert text == page(outcomes), "run `make compatibility`"

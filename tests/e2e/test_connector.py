@@ -33,9 +33,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server.start().wait_for_spark()
 
 
-@pytest.mark.parametrize(
-    ("release", "remote"), [pytest.param(OLDEST, (), marks=pytest.mark.long), (NEWEST, (CONNECT,))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("release", "remote"), [(OLDEST, ()), (NEWEST, (CONNECT,))])
 def test_the_connector_does_on_a_release_what_the_page_says(
     server: Server, wheel: Path, tmp_path: Path, release: str, remote: tuple[str, ...]
 ) -> None:

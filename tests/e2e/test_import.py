@@ -145,7 +145,7 @@ def test_a_file_that_does_not_fit_leaves_nothing(client: MilvusClient, importer:
 
 
 @pytest.mark.kills
-@pytest.mark.parametrize("victim", ["online", "pipeline"])
+@pytest.mark.parametrize("victim", ["online", pytest.param("pipeline", marks=pytest.mark.long)])
 def test_a_kill_in_an_import_loses_and_doubles_nothing(
     new_server: Callable[..., Server], tmp_path: Path, victim: str
 ) -> None:

@@ -18,6 +18,7 @@ DEADLINE_S = 180.0
 DIM = 64
 ROWS = 30_000
 BATCH_ROWS = 5_000
+HANDED_OFF_ROWS = 3000
 NAME = "vectors"
 VICTIMS = ("online", "pipeline", "both")
 
@@ -157,30 +158,26 @@ def recall(client: MilvusClient, rows: np.ndarray[tuple[int, int], np.dtype[np.f
 
 
 @pytest.mark.parametrize("state", ["Flushed", pytest.param("Sealed", marks=pytest.mark.long)])
-def test_a_kill_at_the_handoff(state: str, new_server: Callable[..., Server]) -> None:
+@pytest.mark.parametrize("victim", ["online", pytest.param("both", marks=pytest.mark.long)])
+def test_a_kill_at_the_handoff(state: str, victim: str, new_server: Callable[..., Server]) -> None:
     """At the moment when a segment is flushed, or begins to be served from its files."""
     server = new_server().start().wait_for_spark()
     client = server.client()
     create(client)
-    total = 0
-    for victim in ("online", "both"):
-        total += 3000
-        rows = [{"key": total + n, "v": row} for n, row in enumerate(vectors(3000))]
-        client.insert(NAME, rows)
-        server.wait_for_spark()
-        flush = begin_flush(client)
-        segments = client.list_persistent_segments if state == "Flushed" else client.list_loaded_segments
-        until(
-            lambda segments=segments, rows=total: _rows_in_state(segments(NAME), state) >= rows,
-            DEADLINE_S,
-            f"{total} rows are {state}",
-            poll_s=0.002,
-        )
-        kill(server, victim)
-        flush.join(DEADLINE_S)
-        client = expect_rows(server, total)
+    insert(client, vectors(HANDED_OFF_ROWS))
+    flush = begin_flush(client)
+    segments = client.list_persistent_segments if state == "Flushed" else client.list_loaded_segments
+    until(
+        lambda: _rows_in_state(segments(NAME), state) >= HANDED_OFF_ROWS,
+        DEADLINE_S,
+        f"the rows are {state}",
+        poll_s=0.002,
+    )
+    kill(server, victim)
+    flush.join(DEADLINE_S)
+    client = expect_rows(server, HANDED_OFF_ROWS)
     wait_until_indexed(client)
-    assert count(client) == total
+    assert count(client) == HANDED_OFF_ROWS
 
 
 def _rows_in_state(segments: list[object], state: str) -> int:

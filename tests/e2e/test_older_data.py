@@ -34,7 +34,9 @@ ADMIN = "root:Milvus"
 OTHER_VECTORS = ("half", "bits", "sparse")
 
 
-@pytest.mark.parametrize(("form", "rich"), [("metadata-1", False), ("metadata-2", True)])
+@pytest.mark.parametrize(
+    ("form", "rich"), [pytest.param("metadata-1", False, marks=pytest.mark.long), ("metadata-2", True)]
+)
 def test_the_data_of_an_earlier_release_is_served_and_goes_on(
     form: str, rich: bool, new_server: Callable[..., Server]
 ) -> None:

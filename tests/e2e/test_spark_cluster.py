@@ -154,6 +154,7 @@ def test_an_index_build_survives_its_executor(
     client.drop_collection("indexed")
 
 
+@pytest.mark.long
 def test_a_compaction_survives_its_executor(
     server: Server, client: MilvusClient, cluster: SparkCluster
 ) -> None:
@@ -204,6 +205,7 @@ def test_an_import_survives_a_worker(server: Server, client: MilvusClient, clust
     client.drop_collection("imported")
 
 
+@pytest.mark.long
 def test_a_garbage_collection_survives_its_python_workers(
     server: Server, client: MilvusClient, cluster: SparkCluster
 ) -> None:

@@ -124,7 +124,7 @@ def main(cpus: int, directory: Path) -> None:
     from tests.pure.spark.snapshot_world import HNSW, World, vectors
 
     world = World(directory)
-    indexed = world.add(list(range(30_000)), vectors(30_000))
+    indexed = world.add(list(range(12_000)), vectors(12_000))
     world.index(indexed)
     settings = SparkSettings(
         master=f"local[{cpus}]", driver_memory_mb=512, conf={"spark.task.cpus": str(cpus)}
@@ -153,7 +153,7 @@ def main(cpus: int, directory: Path) -> None:
         spark = SparkSession(session.context)
         plan = search_plan(world.snapshot, world.store.url, field="v", k=10, params={"ef": 500})
         job = SearchJob(plan, segment_sets(world.snapshot, plan, 1))
-        asked = [(n, vector.tolist()) for n, vector in enumerate(vectors(10_000, 6))]
+        asked = [(n, vector.tolist()) for n, vector in enumerate(vectors(4_000, 6))]
         queries = spark.createDataFrame(asked, "query_id long, vector array<float>")
         file = directory / "join.json"
         knn._search = functools.partial(watched_batches, knn._search, file)

@@ -69,7 +69,7 @@ BUGS = (
         rows_added_while_deletes_are_applied,
         _DELETED_IS_SEEN | {"UPS1"},
         12,
-        4,
+        9,
     ),
     ("filters miss a key", filters_miss_a_key, _DELETED_IS_SEEN, 12, 2),
 )
