@@ -14,6 +14,8 @@ from benchmarks.systems import Place, Server, System
 
 #: The collection that is searched.
 MAIN = "bench_main"
+#: The collection that some measures fill and drop.
+OTHER = "bench_other"
 #: Keys of rows added after the main insert start here.
 ADDED_KEYS = 1_000_000_000
 

@@ -367,6 +367,18 @@ def sizes(
 
 
 @app.command()
+def build(
+    rows: Annotated[int, typer.Option(help="of the segment", min=1000)] = 100_000,
+    dim: Annotated[int, typer.Option(help="of its vectors", min=2)] = 128,
+    turns: Annotated[int, typer.Option(help="of each side", min=1)] = 3,
+) -> None:
+    """Measure the build of one segment's HNSW index next to raw faiss, in turns, with all processors."""
+    from benchmarks.pipeline import indexing
+
+    typer.echo(indexing.summary(indexing.measure_large(rows, dim, turns)))
+
+
+@app.command()
 def heartbeat() -> None:
     """Measure how late the event loop of a server is under large inserts, deletes, loads and searches."""
     from benchmarks import heartbeat as measured

@@ -50,6 +50,7 @@ class Settings:
         recall_queries: how many of them recall is measured on.
         filter_recall_queries: the same under a filter, where slow systems are very slow.
         insert_batch_rows: rows per insert call.
+        written_rows_max: rows that several clients insert at once.
         search_s: length of one timed run of searches.
         repeats: timed runs per figure; the median is reported.
         clients_many: client processes in the runs with several clients.
@@ -73,6 +74,7 @@ class Settings:
     recall_queries: int = 500
     filter_recall_queries: int = 200
     insert_batch_rows: int = 5000
+    written_rows_max: int = 60_000
     search_s: float = 6.0
     repeats: int = 3
     clients_many: int = 4

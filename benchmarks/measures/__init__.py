@@ -14,7 +14,7 @@ from benchmarks.measures.build import measure_build
 from benchmarks.measures.contention import measure_during_build, measure_during_insert
 from benchmarks.measures.filters import measure_filters
 from benchmarks.measures.freshness import measure_freshness
-from benchmarks.measures.insert import measure_insert
+from benchmarks.measures.insert import measure_insert, measure_several_writers
 from benchmarks.measures.restart import measure_restart
 from benchmarks.measures.search import (
     measure_batches,
@@ -55,6 +55,7 @@ QUESTIONS: tuple[Measure, ...] = (
     Measure("batches", measure_batches),
     Measure("search, recall 0.99", measure_search_99),
     Measure("filters", measure_filters),
+    Measure("insert, several clients", measure_several_writers, server_only=True),
     Measure("search during a build", measure_during_build, server_only=True),
     Measure("reads after writes", measure_freshness, server_only=True),
     Measure("search during inserts", measure_during_insert, server_only=True),

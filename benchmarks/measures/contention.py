@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from benchmarks.bench import ADDED_KEYS, MAIN, Bench, Values
+from benchmarks.bench import ADDED_KEYS, MAIN, OTHER, Bench, Values
 from benchmarks.clients import Client
 from benchmarks.measures.build import index_arguments
 from benchmarks.measures.search import ef_95
 from benchmarks.measures.searching import Asked, begin_search, finish_search, prepare
 
-OTHER = "bench_other"
 BUILD_LIMIT_S = 600.0
 
 

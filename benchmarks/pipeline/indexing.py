@@ -6,6 +6,8 @@ Parquet, adds them in chunks, and puts the file into the object store, durably.
 
 from __future__ import annotations
 
+import os
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,8 +27,9 @@ from elanus.storage.objects import open_store
 M, EF_CONSTRUCTION = 16, 200
 
 
-def measure(directory: Path, rows: int, dim: int, threads: int, turns: int) -> Sides:
-    """Take so many turns, each side on that many threads, on files below the directory."""
+def measure(directory: Path, rows: int, dim: int, threads: int, turns: int, warms_up: bool = True) -> Sides:
+    """Take so many turns, each side on that many threads, on files below the directory. ``warms_up``: as
+    of `in_turns`."""
     made = make_rows(rows, dim)
     (outcome,) = flush_task((write_log(directory, made),))
     segment = outcome.segments[0]
@@ -65,6 +68,25 @@ def measure(directory: Path, rows: int, dim: int, threads: int, turns: int) -> S
         turns,
         lambda number: _plain(vectors, threads, file),
         lambda number: index_build_task(replace(plan, attempt=f"{number}")),
+        warms_up,
+    )
+
+
+def measure_large(rows: int, dim: int, turns: int) -> Sides:
+    """As `measure`, of a segment whose build takes minutes, on files in a temporary directory."""
+    with tempfile.TemporaryDirectory(prefix="elanus-build-") as directory:
+        return measure(Path(directory), rows, dim, os.cpu_count() or 1, turns, warms_up=False)
+
+
+def summary(sides: Sides) -> str:
+    """Two lines about the builds of `measure_large`."""
+    times = (
+        f"{name} {' / '.join(f'{s:.1f}' for s in sorted(seconds))} s"
+        for name, seconds in (("the task", sides.ours_s), ("raw faiss", sides.plain_s))
+    )
+    return (
+        f"{sides.rows:,} rows of {sides.dim} dimensions: {', '.join(times)}\n"
+        f"the task takes {sides.cost:.2f} times as long"
     )
 
 

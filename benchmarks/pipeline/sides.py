@@ -41,14 +41,21 @@ class Sides(msgspec.Struct, frozen=True):
 
 
 def in_turns(
-    rows: int, dim: int, turns: int, plain: Callable[[int], object], ours: Callable[[int], object]
+    rows: int,
+    dim: int,
+    turns: int,
+    plain: Callable[[int], object],
+    ours: Callable[[int], object],
+    warms_up: bool = True,
 ) -> Sides:
     """One unmeasured turn (number 0), then so many measured ones, the two sides alternating.
 
-    Both are given the turn's number, for the names of what they write.
+    Both are given the turn's number, for the names of what they write. ``warms_up``: False leaves the
+    unmeasured turn out, which is right only where a turn takes minutes.
     """
-    plain(0)
-    ours(0)
+    if warms_up:
+        plain(0)
+        ours(0)
     plain_s, ours_s = [], []
     for turn in range(1, turns + 1):
         plain_s.append(timed_s(partial(plain, turn)))

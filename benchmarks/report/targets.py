@@ -92,6 +92,10 @@ TARGETS: tuple[Target, ...] = (
     Target("batches of 100: queries/s", "batch.queries_per_s", Side.AT_LEAST, 0.7, "faiss"),
     *_filters(),
     Target("insert: server CPU per row", "insert.cpu_ms_per_1000_rows", Side.AT_MOST, 0.3, "milvus"),
+    Target("insert, 4 clients: rows/s", "writers.rows_per_s", Side.AT_LEAST, 1.5, "milvus"),
+    Target(
+        "insert, 4 clients: server CPU per row", "writers.cpu_ms_per_1000_rows", Side.AT_MOST, 0.3, "milvus"
+    ),
     Target("strong read after an insert: p50, ms", "after_insert.read_p50_ms", Side.AT_MOST, 20),
     Target("strong read after a delete: p50, ms", "after_delete.read_p50_ms", Side.AT_MOST, 20),
     Target("index build: time", "build.index_s", Side.AT_MOST, 1.2, "faiss"),

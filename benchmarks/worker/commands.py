@@ -40,17 +40,23 @@ class Commands:
             "search_for": self.search_for,
         }
 
-    def insert(self, collection: str, rows: int, batch_rows: int) -> dict[str, float]:
-        """Insert the first `rows` training vectors in batches, each acknowledged before the next is sent.
+    def insert(self, collection: str, rows: int, batch_rows: int, first: int = 0) -> dict[str, float]:
+        """Insert `rows` training vectors in batches, each acknowledged before the next is sent.
+
+        Args:
+            collection: its name.
+            rows: how many.
+            batch_rows: of each batch.
+            first: position of the first one.
 
         Returns:
             ``seconds`` on the clock, and ``client_cpu_s``, the CPU time of this process meanwhile.
         """
         train, buckets = self._vectors.train, self._vectors.buckets
-        keys = np.arange(rows, dtype=np.int64)
+        keys = np.arange(first + rows, dtype=np.int64)
         cpu_before, begun = time.process_time(), time.perf_counter()
-        for first in range(0, rows, batch_rows):
-            batch = slice(first, min(first + batch_rows, rows))
+        for start in range(first, first + rows, batch_rows):
+            batch = slice(start, min(start + batch_rows, first + rows))
             self._engine.insert(collection, keys[batch], buckets[batch], train[batch])
         return {
             "seconds": time.perf_counter() - begun,

@@ -14,7 +14,7 @@ import msgspec
 import psutil
 import pytest
 
-from benchmarks.pipeline import compacting, figures, flushing, importing
+from benchmarks.pipeline import compacting, figures, flushing, importing, indexing
 from benchmarks.pipeline import courses as growth_courses
 from benchmarks.pipeline.far import Far
 from benchmarks.pipeline.figures import Figures, courses, measures
@@ -194,6 +194,14 @@ def test_sides_take_turns_and_the_first_does_not_count() -> None:
     )
     assert calls == ["plain 0", "ours 0", "plain 1", "ours 1", "plain 2", "ours 2"]
     assert len(sides.plain_s) == len(sides.ours_s) == 2
+
+
+def test_the_build_of_a_segment_is_measured_without_a_turn_before() -> None:
+    sides = indexing.measure_large(1000, 8, 2)
+    assert (sides.rows, sides.dim, len(sides.plain_s), len(sides.ours_s)) == (1000, 8, 2, 2)
+    first, second = indexing.summary(Sides(1000, 8, [2.0, 4.0], [3.0, 6.0])).splitlines()
+    assert first == "1,000 rows of 8 dimensions: the task 3.0 / 6.0 s, raw faiss 2.0 / 4.0 s"
+    assert second == "the task takes 1.50 times as long"
 
 
 def test_every_range_of_a_measured_log_holds_all_rows(tmp_path: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -14,6 +16,8 @@ from benchmarks.bench import Bench, Values
 from benchmarks.clients import Client, WorkerError, clients
 from benchmarks.dataset import Dataset
 from benchmarks.measures import Measure
+from benchmarks.measures.insert import measure_several_writers
+from benchmarks.processes import Usage
 from benchmarks.results import Results
 from benchmarks.settings import quick
 from benchmarks.systems import Place
@@ -164,6 +168,51 @@ def test_a_search_ends_when_the_stop_file_appears(worker: Client, tmp_path: Path
     assert counted["seconds"] >= 0.05
 
 
+def test_several_writers_insert_each_its_part(worker: Client) -> None:
+    worker.call("create", collection="c")
+    for first in (0, 200):
+        done = worker.call("insert", collection="c", rows=200, batch_rows=150, first=first)
+        assert done["client_cpu_s"] >= 0
+    with pytest.raises(WorkerError, match="expects position 400"):
+        worker.call("insert", collection="c", rows=200, batch_rows=150, first=100)
+
+
+class Writers(Bench):
+    """Clients that write nothing, and what each was asked for."""
+
+    asked: list[tuple[str, dict[str, Any]]]
+
+    def usage(self, workers: Sequence[Client]) -> Usage:
+        return Usage({"server": 0.002 * sum(arguments["rows"] for _, arguments in self.asked)}, {})
+
+    @contextmanager
+    def more_clients(self, count: int, *, connected: bool = True) -> Iterator[list[Client]]:
+        yield [cast("Client", self) for _ in range(count)]
+
+    def call(self, name: str, **_: Any) -> None:
+        assert name in ("create", "drop")
+
+    def begin(self, name: str, **arguments: Any) -> None:
+        self.asked.append((name, arguments))
+
+    def finish(self) -> dict[str, float]:
+        return {"client_cpu_s": 0.3}
+
+
+def test_writers_at_once_share_the_rows(data: Dataset, tmp_path: Path) -> None:
+    place = Place(tmp_path, tmp_path)
+    bench = Writers(FaissSystem(place), None, place, data, SETTINGS, cast("Client", None))
+    bench.main, bench.asked = cast("Client", bench), []
+    found = measure_several_writers(bench)
+    assert [(a["first"], a["rows"], a["batch_rows"]) for _, a in bench.asked] == [
+        (0, 200, 150),
+        (200, 200, 150),
+    ]
+    assert found["writers.rows_per_s"] > 0
+    assert found["writers.client_cpu_ms_per_1000_rows"] == pytest.approx(1500)
+    assert found["writers.cpu_ms_per_1000_rows"] == pytest.approx(2000)
+
+
 def test_a_worker_that_takes_too_long_is_ended(data: Dataset, tmp_path: Path) -> None:
     data.write(tmp_path / "vectors")
     system = FaissSystem(Place(tmp_path, tmp_path / "vectors"))
@@ -179,6 +228,7 @@ def test_servers_only_are_asked_what_only_servers_know() -> None:
     assert names == [
         "start",
         "idle",
+        "insert, several clients",
         "search during a build",
         "reads after writes",
         "search during inserts",
